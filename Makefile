@@ -1,0 +1,53 @@
+# The only commands anyone needs. `make` prints them.
+
+PY := .venv/bin/python
+TYPED := $(wildcard libs/*/src services/*/src devstack/src tools benchmarks tests)
+# `make run` passes these on; see .venv/bin/python -m devstack run --help
+SCALE ?=
+TEXT ?=
+RATE ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format smoke bench soak docs lock clean
+.NOTPARALLEL:
+
+help: ## print this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | awk -F'\t' '{printf "make %-8s %s\n", $$1, $$2}'
+
+setup: ## all tools and packages, inside the project (needs Python 3.11 or 3.12 and a network, once)
+	@sh tools/setup
+
+run: setup ## from nothing to a live table of word counts (SCALE="aggregator_worker=2" TEXT=book.txt RATE=2000)
+	@exec $(PY) -m devstack run $(if $(SCALE),--scale "$(SCALE)") $(if $(TEXT),--text "$(TEXT)") $(if $(RATE),--rate $(RATE))
+
+test: setup ## every test; a real broker and database start by themselves
+	@$(PY) -m pytest -m "not long and not java" --timeout 300 tests
+
+check: setup ## format, lint, types, import contracts, unit tests
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@.venv/bin/mypy $(TYPED)
+	@.venv/bin/lint-imports
+	@$(PY) -m pytest -q tests
+
+format: setup ## put the code into the one format, mend what ruff can mend
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+smoke: ## a bare clone with an empty home reaches the first count by `make run` alone
+	@python=$$(sh tools/find-python) && exec "$$python" -I tools/smoke.py
+
+bench: setup ## ours against Java Kafka Streams
+	@$(PY) -m benchmarks.run
+
+soak: setup ## the long trials, at full length
+	@$(PY) -m pytest -m "long or java" tests
+
+docs: setup ## write the generated pages
+	@$(PY) docs/generate.py
+
+lock: ## resolve poetry.lock anew
+	@python=$$(sh tools/find-python) && exec "$$python" -I tools/bootstrap.py --lock
+
+clean: ## forget the state of `make run` (downloads stay)
+	@rm -rf .run

@@ -1,0 +1,35 @@
+"""Compiles the Java programs beside this file, on a Java runtime that has no compiler."""
+
+import subprocess
+from dataclasses import dataclass
+
+from benchmarks.jars import CACHE, ECJ, FOLDER, JarError, class_path, java, locked_jars
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Java classes, ready to run."""
+
+    class_path: str
+
+    def command(self, main_class: str, *arguments: str) -> list[str]:
+        """Return the command line that runs `main_class` with the runtime's defaults."""
+        return [java(), "-cp", self.class_path, main_class, *arguments]
+
+
+def compile_java(*names: str) -> Compiled:
+    """Compile `java/<name>.java` for each name and return what runs them.
+
+    Raises JarError when a jar is missing or the compiler refuses a file.
+    """
+    jars = locked_jars()
+    libraries = class_path(jars)
+    classes = CACHE / "classes"
+    classes.mkdir(parents=True, exist_ok=True)
+    sources = [str(FOLDER / "java" / f"{name}.java") for name in names]
+    flags = ["-25", "-encoding", "UTF-8", "-proc:none", "-nowarn", "-cp", libraries]
+    compiler = [java(), "-jar", str(jars[ECJ]), *flags, "-d", str(classes), *sources]
+    done = subprocess.run(compiler, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise JarError(f"ecj refused {', '.join(names)}:\n{done.stdout}{done.stderr}")
+    return Compiled(f"{classes}:{libraries}")

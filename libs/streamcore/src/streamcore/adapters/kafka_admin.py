@@ -1,0 +1,215 @@
+"""Admin port over confluent-kafka: what topics there are, how far they reach, and new ones.
+
+No request here goes to a group's coordinator: librdkafka ends the process when such a request
+times out before its connection is up.
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka import (
+    TopicPartition as Place,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # its __init__ has no __all__
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from streamcore.adapters.kafka_errors import REFUSED, TOPIC_MISSING, error_of, translate
+from streamcore.adapters.kafka_settings import Settings
+from streamcore.adapters.rare_log import RareLog
+from streamcore.errors import RetriableError, TopicCreationRefusedError
+from streamcore.model import TopicPartition
+from streamcore.runtime.ports import TopicSpec
+
+# Longer than any caller waits: the time-out that counts is ours, on the futures.
+REQUEST_TIMEOUT_S = 60.0
+_SPECS = {
+    "earliest": OffsetSpec.earliest(),  # type: ignore[no-untyped-call]
+    "latest": OffsetSpec.latest(),  # type: ignore[no-untyped-call]
+}
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_CREATION_REFUSED = REFUSED | {KafkaError.POLICY_VIOLATION}
+
+K = TypeVar("K")
+Answers = dict[K, Any]
+
+
+class KafkaAdmin:
+    """Questions and orders to the cluster.
+
+    A client that has left a request without an answer is thrown away; the next call makes a new
+    one (the old connection may be the reason).
+    """
+
+    def __init__(self, settings: Settings, replication_factor: int = -1) -> None:
+        self._settings = settings
+        self._replication_factor = replication_factor
+        self._log = RareLog("admin")
+        self._made: AdminClient | None = None
+
+    def partitions(self, topics: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
+        """Return the partition count of each topic, None for one that does not exist."""
+        # All topics in one request: asking by name may create the topic, where brokers do that.
+        try:
+            known = self._client.list_topics(timeout=timeout_ms / 1_000).topics
+        except KafkaException as failure:
+            self._made = None
+            raise translate(failure, "listing topics") from failure
+        counts: dict[str, int | None] = {}
+        for topic in topics:
+            found = known.get(topic)
+            if found is not None and found.error is not None:
+                if found.error.code() not in TOPIC_MISSING:
+                    raise translate(found.error, f"asking for the partitions of {topic}")
+                found = None
+            counts[topic] = None if found is None else len(found.partitions)
+        return counts
+
+    def topic_ids(self, topics: Iterable[str], timeout_ms: int) -> dict[str, str]:
+        """Return the id of each topic ('' where the broker does not tell)."""
+        names = list(topics)
+        if not names:
+            return {}
+        futures = self._client.describe_topics(
+            TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S
+        )
+        ids = dict.fromkeys(names, "")
+        for name, answer in self._answers(futures, timeout_ms, "describing topics").items():
+            if isinstance(answer, KafkaError):
+                if answer.code() not in TOPIC_MISSING | REFUSED:
+                    raise translate(answer, f"describing {name}")
+            elif str(answer.topic_id) != _NO_ID:
+                ids[name] = str(answer.topic_id)
+        return ids
+
+    def settings(self, topics: Iterable[str], timeout_ms: int) -> dict[str, dict[str, str]]:
+        """Return the settings of each topic; a topic whose settings we may not see is left out."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        if not resources:
+            return {}
+        futures = self._client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+        settings: dict[str, dict[str, str]] = {}
+        answers = self._answers(futures, timeout_ms, "asking for the settings of topics")
+        for resource, answer in answers.items():
+            if not isinstance(answer, KafkaError):
+                settings[resource.name] = {name: entry.value for name, entry in answer.items()}
+            elif answer.code() not in TOPIC_MISSING | REFUSED:
+                raise translate(answer, f"asking for the settings of {resource.name}")
+        return settings
+
+    def create(self, topics: Iterable[TopicSpec], timeout_ms: int) -> None:
+        """Create the topics and wait until the broker shows them; one that exists is fine.
+
+        :raises TopicCreationRefusedError: if this client may not create topics.
+        """
+        wanted = {
+            spec.name: NewTopic(
+                spec.name, spec.partitions, self._replication_factor, config=dict(spec.settings)
+            )
+            for spec in topics
+        }
+        if not wanted:
+            return
+        futures = self._client.create_topics(
+            list(wanted.values()),
+            request_timeout=REQUEST_TIMEOUT_S,
+            operation_timeout=timeout_ms / 1_000,
+        )
+        refused = []
+        for name, answer in self._answers(futures, timeout_ms, "creating topics").items():
+            if not isinstance(answer, KafkaError):
+                continue
+            if answer.code() in _CREATION_REFUSED:
+                self._log.warn(f"creating {name}", answer.str())
+                refused.append(name)
+            elif answer.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translate(answer, f"creating {name}")
+        if refused:
+            raise TopicCreationRefusedError(refused)
+        shown = self.partitions(wanted, timeout_ms)
+        missing = [name for name, count in shown.items() if count is None]
+        if missing:
+            raise RetriableError(f"created, but not to be seen yet: {', '.join(missing)}")
+
+    def offsets(
+        self, partitions: Iterable[TopicPartition], where: str, timeout_ms: int
+    ) -> dict[TopicPartition, int]:
+        """Return the ``"earliest"`` or ``"latest"`` offsets, READ_UNCOMMITTED."""
+        asked = {Place(*source): _SPECS[where] for source in partitions}
+        if not asked:
+            return {}
+        futures = self._client.list_offsets(
+            asked,
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=REQUEST_TIMEOUT_S,
+        )
+        offsets = {}
+        for place, answer in self._answers(futures, timeout_ms, "asking for offsets").items():
+            source = TopicPartition(place.topic, place.partition)
+            if isinstance(answer, KafkaError):
+                raise translate(answer, f"asking for offsets of {source}")
+            offsets[source] = answer.offset
+        return offsets
+
+    def delete_records(self, before: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """Delete the records before these offsets; a failure is told now and then, never raised.
+
+        Waits ``timeout_ms`` at most; what is not answered by then goes on by itself.
+        """
+        if not before:
+            return
+        futures = self._client.delete_records(
+            [Place(*source, offset) for source, offset in before.items()],
+            request_timeout=REQUEST_TIMEOUT_S,
+        )
+        done, _late = wait(futures.values(), timeout_ms / 1_000)
+        for place, future in futures.items():
+            failure = future.exception() if future in done else None
+            if failure is not None:
+                self._log.warn("records were not purged", f"{place.topic}: {failure}")
+
+    def serve(self) -> None:
+        """Take away events that have piled up."""
+        if self._made is not None:
+            self._made.poll(0)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._made = None
+
+    @property
+    def _client(self) -> AdminClient:
+        if self._made is None:
+            callbacks: dict[str, Any] = {"error_cb": self._log.on_error}
+            self._made = AdminClient({**self._settings, **callbacks})
+        return self._made
+
+    def _answers(
+        self, futures: Mapping[K, "Future[Any]"], timeout_ms: int, doing: str
+    ) -> Answers[K]:
+        """Return result or KafkaError of each; all of them, or RetriableError."""
+        _done, late = wait(futures.values(), timeout_ms / 1_000)
+        if late:
+            self._made = None
+            raise RetriableError(f"{doing}: no answer within {timeout_ms} ms")
+        answers: Answers[K] = {}
+        for key, future in futures.items():
+            failure = future.exception()
+            if failure is None:
+                answers[key] = future.result()
+            elif isinstance(failure, KafkaException):
+                answers[key] = error_of(failure)
+            else:
+                raise failure
+        return answers

@@ -1,0 +1,68 @@
+"""KafkaCluster: the one door to a cluster. It makes the clients and sees that each is polled."""
+
+import weakref
+from typing import TypeVar
+
+from streamcore.adapters.kafka_admin import KafkaAdmin
+from streamcore.adapters.kafka_consumer import KafkaChangelogReader, KafkaConsumer
+from streamcore.adapters.kafka_producer import KafkaProducer
+from streamcore.adapters.kafka_settings import (
+    Settings,
+    admin_settings,
+    consumer_settings,
+    producer_settings,
+    reader_settings,
+)
+from streamcore.config import StreamsConfig
+
+Client = KafkaConsumer | KafkaProducer | KafkaChangelogReader | KafkaAdmin
+C = TypeVar("C", bound=Client)
+
+
+class KafkaCluster:
+    """Clients of one application, made from its settings.
+
+    Events of a client (statistics, errors, reports) pile up in memory until it is polled. A worker
+    polls its consumer in every turn; the consumer serves all the others. ``client_id`` is how the
+    broker's own logs and quotas name us; it need not be unique.
+    """
+
+    def __init__(self, config: StreamsConfig, group: str, client_id: str = "") -> None:
+        self._config = config
+        self._group = group
+        self._identity: Settings = {"client.id": client_id or group}
+        self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+    def consumer(self) -> KafkaConsumer:
+        """Return a new member-to-be of the group."""
+        settings = {**consumer_settings(self._config, self._group), **self._identity}
+        return self._known(KafkaConsumer(settings, "consumer", self.serve))
+
+    def changelog_reader(self) -> KafkaChangelogReader:
+        """Return a new reader of changelogs."""
+        settings = {**reader_settings(self._config, self._group), **self._identity}
+        return self._known(KafkaChangelogReader(settings, "restore"))
+
+    def producer(self, transactional_id: str | None = None) -> KafkaProducer:
+        """Return a new producer, transactional if it is given an id."""
+        settings = {**producer_settings(self._config, transactional_id), **self._identity}
+        return self._known(KafkaProducer(settings, "producer"))
+
+    def admin(self) -> KafkaAdmin:
+        """Return a new client for questions about topics."""
+        settings = {**admin_settings(self._config), **self._identity}
+        return self._known(KafkaAdmin(settings, self._config.replication_factor))
+
+    def serve(self) -> None:
+        """Take away the events of every client that is still held, but for rows."""
+        for client in self._clients:
+            client.serve()
+
+    def close(self) -> None:
+        """Close every client that is still held; those that are closed already do not mind."""
+        for client in tuple(self._clients):
+            client.close()
+
+    def _known(self, client: C) -> C:
+        self._clients.add(client)
+        return client

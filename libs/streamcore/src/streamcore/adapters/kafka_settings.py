@@ -1,0 +1,137 @@
+"""Settings for librdkafka, made from ours: pure functions, no environment, no file.
+
+PEM text goes in as it is (``ssl.*.pem``), so no key ever touches a disk. What is set here and why
+is the whole difference to librdkafka's defaults.
+"""
+
+from collections.abc import Mapping
+
+from streamcore.config import SCOPES, StreamsConfig
+
+Settings = dict[str, str | int | float | bool]
+
+
+def consumer_settings(config: StreamsConfig, group: str) -> Settings:
+    """Settings of the member of the group."""
+    return {
+        **_common(config),
+        **_reading(group),
+        # Rows are handed out faster than one long wait of a fetch; a newly assigned partition has
+        # to wait for the fetch that is under way.
+        "fetch.wait.max.ms": 100,
+        "partition.assignment.strategy": "range",
+        "session.timeout.ms": config.session_timeout_ms,
+        "heartbeat.interval.ms": min(3_000, config.session_timeout_ms // 3),
+        "max.poll.interval.ms": config.max_poll_interval_ms,
+        **_own(config.kafka_settings, "consumer"),
+    }
+
+
+def reader_settings(config: StreamsConfig, group: str) -> Settings:
+    """Settings of a reader of changelogs; it names the group, but never joins it."""
+    return {
+        **_common(config),
+        **_reading(group),
+        "fetch.wait.max.ms": 10,  # else the end of a partition shows only after half a second
+        **_own(config.kafka_settings, "restore"),
+    }
+
+
+def producer_settings(config: StreamsConfig, transactional_id: str | None) -> Settings:
+    """Settings of an idempotent producer, or of a transactional one."""
+    timeout_ms = config.session_timeout_ms
+    transaction: Settings = {}
+    if transactional_id is not None:
+        timeout_ms = config.transaction_timeout_ms
+        transaction = {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": config.transaction_timeout_ms,
+        }
+    return {
+        **_common(config),
+        "enable.idempotence": True,
+        "partitioner": "murmur2_random",  # as Kafka's own clients do; the default is CRC32
+        # Full batches; a commit flushes and waits for nothing.
+        "linger.ms": 100,
+        "batch.size": 1_000_000,
+        "compression.type": "lz4",
+        # A worker that was frozen for longer than its session must not write any more.
+        "message.timeout.ms": timeout_ms,
+        # librdkafka would hold 1 GiB; a full queue is back-pressure, and that is what we want.
+        "queue.buffering.max.kbytes": 64 * 1024,
+        "queue.buffering.max.messages": 200_000,
+        "delivery.report.only.error": True,
+        **transaction,
+        **_own(config.kafka_settings, "producer"),
+    }
+
+
+def admin_settings(config: StreamsConfig) -> Settings:
+    """Settings of the client that asks about topics and makes them."""
+    return {**_common(config), **_own(config.kafka_settings, "admin")}
+
+
+def _common(config: StreamsConfig) -> Settings:
+    brokers = config.brokers
+    settings: Settings = {
+        "bootstrap.servers": brokers.servers,
+        # Faults come through error_cb and are told rarely; librdkafka itself would write lines by
+        # the hundred to standard error.
+        "log_level": 0,
+        "enable.metrics.push": False,  # nobody asked for our numbers
+        "socket.keepalive.enable": True,
+        "reconnect.backoff.max.ms": 2_000,
+        "topic.metadata.refresh.interval.ms": 60_000,
+    }
+    if brokers.tls:
+        settings |= {
+            "security.protocol": "ssl",
+            "ssl.ca.pem": _pem(config.kafka_trusted_cert),
+            "ssl.certificate.pem": _pem(config.kafka_client_cert),
+            "ssl.key.pem": _pem(config.kafka_client_cert_key),
+            # Such brokers have no stable host names; that their certificate comes from the given
+            # authority is checked all the same.
+            "ssl.endpoint.identification.algorithm": "none",
+        }
+    return settings
+
+
+def _reading(group: str) -> Settings:
+    return {
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # Positions are always given. One that is out of range is an error that we must see.
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        # Under at-least-once too: whoever writes our input may use transactions, and what an
+        # aborted one wrote was never said. Without transactions it costs nothing.
+        "isolation.level": "read_committed",
+        # Prefetched rows are bounded: by default 64 MiB, and a queue over its limit is looked at
+        # again after a whole second, which alone keeps a reader to some 200,000 rows a second.
+        "queued.max.messages.kbytes": 16 * 1024,
+        "queued.min.messages": 20_000,
+        "fetch.queue.backoff.ms": 10,
+        "max.partition.fetch.bytes": 1024 * 1024,
+        "fetch.max.bytes": 16 * 1024 * 1024,
+        # How long one commit may hang on a coordinator that does not answer.
+        "socket.timeout.ms": 10_000,
+    }
+
+
+def _pem(text: str) -> str:
+    """Return the text with real line ends; some tools hand them over as two characters."""
+    return text.replace("\\r", "").replace("\\n", "\n").replace("\r\n", "\n")
+
+
+def _own(settings: Mapping[str, str], kind: str) -> Settings:
+    """Return the user's settings for this kind of client; a scoped one wins over a general one."""
+    general: Settings = {}
+    scoped: Settings = {}
+    for key, value in settings.items():
+        scope, _, rest = key.partition(".")
+        if scope == kind:
+            scoped[rest] = value
+        elif scope not in SCOPES:
+            general[key] = value
+    return {**general, **scoped}

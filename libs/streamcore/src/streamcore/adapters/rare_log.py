@@ -1,0 +1,41 @@
+"""RareLog: faults that come by the hundred become a line now and then, with a count."""
+
+import time
+from collections.abc import Callable
+
+import structlog
+from confluent_kafka import KafkaError
+
+
+class RareLog:
+    """Writes one line per kind of fault, and says the next time how many were left out.
+
+    A broker that is away makes each client report it several times a second. Who reads the log
+    needs to know that it is so and that it still is.
+    """
+
+    def __init__(
+        self,
+        client: str,
+        interval_s: float = 10.0,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = structlog.get_logger("streamcore.kafka").bind(client=client)
+        self._interval_s = interval_s
+        self._monotonic_s = monotonic_s
+        self._told_s: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def warn(self, kind: str, reason: str) -> None:
+        """Tell it, unless the same kind was told less than an interval ago."""
+        now_s = self._monotonic_s()
+        if now_s < self._told_s.get(kind, float("-inf")) + self._interval_s:
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return
+        self._told_s[kind] = now_s
+        left_out = self._left_out.pop(kind, 0)
+        self._log.warning(kind, reason=reason, **({"left_out": left_out} if left_out else {}))
+
+    def on_error(self, error: KafkaError) -> None:
+        """Be librdkafka's ``error_cb``: news of brokers and connections, most of them passing."""
+        self.warn(f"broker trouble {error.name()}", error.str())

@@ -1,0 +1,183 @@
+"""What can go wrong, where it happened, and what the engine does next.
+
+::
+
+    StreamsError
+    ├── ConfigError                  STOP       settings: every problem in one message
+    ├── TopologyError                STOP       a topology that cannot be built or started
+    ├── TopicError                   STOP       missing topics, partition counts that do not match
+    │   └── TopicCreationRefusedError
+    ├── RecordError                  STOP       one record; facts: partition, offset
+    │   ├── DeserializationError
+    │   ├── TimestampError
+    │   ├── ProcessingError
+    │   └── ProductionError
+    ├── StateDirLockedError          RETRY      another process has the folder
+    ├── StateDirError                STOP       no space, no right: the folder is of no use
+    ├── StoreDamagedError            REBUILD    with the store's folder set aside and begun anew
+    ├── RetriableError               RETRY      the broker did not answer in time
+    ├── FetchPositionGoneError       REBUILD    the log no longer holds the position
+    ├── TaskCorruptedError           REBUILD    state and memory of a task must be built anew
+    ├── TransactionAbortedError      REBUILD
+    ├── NotDeliveredError            REBUILD    the broker did not take records in time
+    ├── ProducerFencedError          REBUILD    with a new producer
+    ├── MemberFencedError            REJOIN     we are a zombie: drop everything, join anew
+    └── AuthorizationError           STOP       a right is refused
+"""
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import ClassVar
+
+from streamcore.model import TaskId, TopicPartition
+
+
+class Recovery(Enum):
+    """What the worker does about an error."""
+
+    RETRY = auto()  # the same again, later
+    REBUILD_TASKS = auto()  # back to the last commit: memory dropped, offsets read anew
+    REJOIN_GROUP = auto()  # drop all tasks without a commit, join anew
+    STOP = auto()  # nothing that we may do is safe
+
+
+class StreamsError(Exception):
+    """Root of everything that the engine raises for the world's faults (ours are asserts)."""
+
+    recovery: ClassVar[Recovery] = Recovery.STOP
+
+
+class ConfigError(StreamsError):
+    """One or more settings are wrong; ``problems`` has a line for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class TopologyError(StreamsError):
+    """A topology that cannot work: duplicate names, unknown stores, unequal partition counts."""
+
+
+class TopicError(StreamsError):
+    """Topics are missing or do not fit; the message names them and what to do."""
+
+
+class TopicCreationRefusedError(TopicError):
+    """This client may not create topics; ``topics`` are the ones that somebody must create."""
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self.topics = tuple(topics)
+        super().__init__(
+            f"the broker refuses to create {', '.join(self.topics)}; create them by hand"
+        )
+
+
+class RecordError(StreamsError):
+    """One record stopped the worker; its offset stays uncommitted."""
+
+    what: ClassVar[str] = "could not be handled"
+    setting: ClassVar[str] = "on_error"
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+        self.partition, self.offset, self.reason = partition, offset, reason
+        super().__init__(
+            f"record {partition.topic} partition {partition.partition} offset {offset} {self.what}: "
+            f"{reason}; repair the producer, or set {self.setting} to 'continue' or 'dead-letter'"
+        )
+
+
+class DeserializationError(RecordError):
+    what = "cannot be decoded"
+    setting = "deserialization_error"
+
+
+class TimestampError(RecordError):
+    what = "has no usable timestamp"
+    setting = "timestamp_error"
+
+
+class ProcessingError(RecordError):
+    what = "made a processor fail"
+    setting = "processing_error"
+
+
+class ProductionError(RecordError):
+    """A record that we wanted to write was refused; partition and offset may be unknown (-1)."""
+
+    what = "could not be written"
+    setting = "production_error"
+
+
+class StateDirLockedError(StreamsError):
+    """Another process holds the folder of this task."""
+
+    recovery = Recovery.RETRY
+
+    def __init__(self, task: TaskId, folder: str) -> None:
+        self.task, self.folder = task, folder
+        super().__init__(f"task {task}: the state folder {folder} is held by another process")
+
+
+class StateDirError(StreamsError):
+    """The state folder cannot be used; the message says why and what to do."""
+
+
+class StoreDamagedError(StreamsError):
+    """What is stored in a folder cannot be read; opening it again sets it aside and begins anew."""
+
+    recovery = Recovery.REBUILD_TASKS
+
+    def __init__(self, folder: str, reason: str) -> None:
+        self.folder, self.reason = folder, reason
+        super().__init__(f"the store in {folder} cannot be used: {reason}")
+
+
+class RetriableError(StreamsError):
+    """The broker did not answer, or not yet; the same call may succeed later."""
+
+    recovery = Recovery.RETRY
+
+
+class FetchPositionGoneError(StreamsError):
+    """The log of a partition no longer (or not yet) holds the position we wanted to read."""
+
+    recovery = Recovery.REBUILD_TASKS
+
+    def __init__(self, partition: TopicPartition, offset: int) -> None:
+        self.partition, self.offset = partition, offset
+        super().__init__(f"{partition} has no offset {offset} any more")
+
+
+class TaskCorruptedError(StreamsError):
+    """Memory or state of some tasks cannot be trusted: they are rebuilt from the last commit."""
+
+    recovery = Recovery.REBUILD_TASKS
+
+
+class TransactionAbortedError(StreamsError):
+    """The running transaction can only be aborted."""
+
+    recovery = Recovery.REBUILD_TASKS
+
+
+class NotDeliveredError(StreamsError):
+    """The broker did not acknowledge records in time; they may or may not have been written."""
+
+    recovery = Recovery.REBUILD_TASKS
+
+
+class ProducerFencedError(StreamsError):
+    """The producer is unusable for ever; a new one goes on."""
+
+    recovery = Recovery.REBUILD_TASKS
+
+
+class MemberFencedError(StreamsError):
+    """The group has gone on without this member or generation."""
+
+    recovery = Recovery.REJOIN_GROUP
+
+
+class AuthorizationError(StreamsError):
+    """The broker refuses a right; the message names what for."""

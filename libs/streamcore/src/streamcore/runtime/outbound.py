@@ -1,0 +1,146 @@
+"""Outbound: what leaves a worker. One producer, what did not fit into it, and its transaction.
+
+Order is kept: as long as something waits outside the producer's queue, everything later queues up
+behind it. Nobody else holds the producer, so it can be replaced by a new one.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import structlog
+
+from streamcore.errors import ProductionError, StreamsError
+from streamcore.model import OffsetAndMetadata, Send, TopicPartition
+from streamcore.runtime.ports import Producer
+
+_log = structlog.get_logger("streamcore.outbound")
+
+
+class Outbound:
+    """The one producer of a worker and all that is on its way to it."""
+
+    def __init__(
+        self, make: Callable[[], Producer], *, transactional: bool, skip_refused: bool = False
+    ) -> None:
+        self._make = make
+        self._transactional = transactional
+        self._skip_refused = skip_refused  # the policy for records that the broker refuses
+        self._producer: Producer | None = None
+        self._waiting: deque[Send] = deque()
+        self._in_transaction = False
+        self.unflushed = False
+        self.refused = 0
+        self.sent_rows = 0
+
+    def open(self, timeout_ms: int) -> None:
+        """Make the producer if there is none; under exactly-once end what a predecessor left open.
+
+        :raises RetriableError: if the cluster did not answer; call again.
+        """
+        if self._producer is not None:
+            return
+        producer = self._make()
+        if self._transactional:
+            try:
+                producer.init_transactions(timeout_ms)
+            except BaseException:
+                producer.close()
+                raise
+        self._producer = producer
+
+    @property
+    def is_open(self) -> bool:
+        return self._producer is not None
+
+    @property
+    def blocked(self) -> bool:
+        """True while something waits outside the producer's queue: take no more input then."""
+        return bool(self._waiting)
+
+    def send(self, sends: Iterable[Send]) -> None:
+        """Queue these behind everything that was sent before."""
+        before = len(self._waiting)
+        self._waiting.extend(sends)
+        if before == 0 and self._waiting:
+            self.push()
+
+    def push(self) -> None:
+        """Hand over what waits, as far as the producer's queue has room."""
+        if not self._waiting:
+            return
+        producer = self._begun()
+        self.unflushed = True
+        while self._waiting:
+            send = self._waiting[0]
+            rest = producer.send(send)
+            if rest is not None:
+                self.sent_rows += len(send.values) - len(rest.values)
+                self._waiting[0] = rest
+                return
+            self.sent_rows += len(send.values)
+            self._waiting.popleft()
+
+    def flush(self, timeout_ms: int) -> bool:
+        """Return True when everything sent so far is acknowledged.
+
+        A refused record is an error, unless the policy says to count it and go on.
+        """
+        self.push()
+        if not self.unflushed:
+            return True
+        assert self._producer is not None
+        try:
+            done = self._producer.flush(timeout_ms)
+        except ProductionError as error:
+            if not self._skip_refused:
+                raise
+            self.refused += 1
+            _log.warning("a record was refused and is skipped", reason=error.reason)
+            return False
+        if done and not self._waiting:
+            self.unflushed = False
+            return True
+        self.push()
+        return False
+
+    def commit_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group_metadata: Any,
+        timeout_ms: int,
+    ) -> None:
+        """Commit what was sent together with the offsets; raises as ``Producer`` does."""
+        self._begun().commit_transaction(offsets, group_metadata, timeout_ms)
+        self._in_transaction = False
+
+    def abandon(self, timeout_ms: int) -> None:
+        """Forget what is not committed: abort, or take a new producer where that fails."""
+        self._waiting.clear()
+        if not self._in_transaction:
+            return
+        assert self._producer is not None
+        try:
+            self._producer.abort_transaction(timeout_ms)
+        except StreamsError as error:
+            _log.warning("the transaction could not be aborted; a new producer", reason=str(error))
+            self.discard()
+            return
+        self._in_transaction = False
+        self.unflushed = False
+
+    def discard(self) -> None:
+        """Throw the producer away with everything in it; ``open`` makes a new one."""
+        self._waiting.clear()
+        self._in_transaction = False
+        self.unflushed = False
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
+
+    def _begun(self) -> Producer:
+        assert self._producer is not None, "nothing may be sent before the producer is open"
+        if self._transactional and not self._in_transaction:
+            self._producer.begin_transaction()
+            self._in_transaction = True
+        return self._producer

@@ -1,0 +1,124 @@
+"""Cluster: what the in-memory broker holds, and what happens to it without a client."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from streamcore.errors import ProducerFencedError, RetriableError
+from streamcore.model import TopicPartition
+from streamcore.testing.clock import ManualClock
+from streamcore.testing.faults import Faults
+from streamcore.testing.group import Group
+from streamcore.testing.partition_log import PartitionLog, Transaction
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic: its id changes when it is made anew."""
+
+    id: str
+    partitions: list[PartitionLog]
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+class Cluster:
+    """Topics, groups, transactions; ``max_poll_ms`` and ``session_ms`` hold for every consumer."""
+
+    def __init__(
+        self,
+        clock: ManualClock,
+        *,
+        max_poll_ms: int = 300_000,
+        session_ms: int = 10_000,
+        transaction_ms: int = 10_000,
+        queue_rows_max: int = 100_000,
+    ) -> None:
+        self.clock = clock
+        self.max_poll_ms = max_poll_ms
+        self.session_ms = session_ms
+        self.transaction_ms = transaction_ms
+        self.queue_rows_max = queue_rows_max
+        self.faults = Faults()
+        self.away = False
+        self.late_markers = False
+        self.topics: dict[str, Topic] = {}
+        self.groups: dict[str, Group] = {}
+        self.epochs: dict[str, int] = {}
+        self.transactions: dict[str, Transaction] = {}  # the open one of each transactional.id
+        self._unwritten: list[Transaction] = []
+        self._ids = 0
+
+    # -- topics ------------------------------------------------------------------------------
+
+    def create(
+        self, topic: str, partitions: int, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic; one that exists stays as it is."""
+        if topic not in self.topics:
+            self._ids += 1
+            logs = [PartitionLog() for _ in range(partitions)]
+            self.topics[topic] = Topic(f"id-{self._ids}", logs, dict(settings or {}))
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic with all it holds; a new one of that name gets another id."""
+        del self.topics[topic]
+
+    def log(self, tp: TopicPartition) -> PartitionLog:
+        """Return one partition."""
+        return self.topics[tp.topic].partitions[tp.partition]
+
+    def must_answer(self, timeout_ms: int) -> None:
+        """Let the time of a request pass in vain while the cluster is away."""
+        if self.away:
+            self.clock.advance(timeout_ms)
+            raise RetriableError("the cluster is away")
+
+    # -- groups and transactions -------------------------------------------------------------
+
+    def group(self, name: str) -> Group:
+        return self.groups.setdefault(name, Group(name))
+
+    def put_out_the_silent(self) -> None:
+        """Remove members that have not polled for too long, or have died."""
+        now_ms = self.clock.now_ms()
+        for group in self.groups.values():
+            for member_id, member in list(group.members.items()):
+                limit_ms = self.session_ms if member.dead else self.max_poll_ms
+                if now_ms - member.polled_ms > limit_ms:
+                    group.leave(member_id)
+
+    def fence(self, transactional_id: str) -> int:
+        """Begin a new epoch: whatever the one before left open is aborted."""
+        self.epochs[transactional_id] = self.epochs.get(transactional_id, 0) + 1
+        transaction = self.transactions.get(transactional_id)
+        if transaction is not None:
+            self.end(transaction, "aborted")
+        return self.epochs[transactional_id]
+
+    def check_epoch(self, transactional_id: str, epoch: int) -> None:
+        """Refuse a producer that another one has replaced, or whose transaction has expired."""
+        if self.epochs.get(transactional_id) != epoch:
+            raise ProducerFencedError(f"producer {transactional_id} was fenced")
+
+    def end(self, transaction: Transaction, outcome: str) -> None:
+        """Decide a transaction; its markers follow at once, or late."""
+        transaction.outcome = outcome
+        del self.transactions[transaction.producer]
+        self._unwritten.append(transaction)
+        if not self.late_markers:
+            self.write_markers()
+
+    def write_markers(self) -> None:
+        """Write the markers that are due, and settle the offsets that were sent with them."""
+        for transaction in self._unwritten:
+            for log in list(transaction.unmarked):
+                log.mark(transaction, self.clock.now_ms())
+            for group in self.groups.values():
+                group.settle(transaction)
+        self._unwritten.clear()
+
+    def expire_transactions(self) -> None:
+        """Abort transactions that are open for too long; their producers are done for."""
+        oldest_ms = self.clock.now_ms() - self.transaction_ms
+        for transactional_id, transaction in list(self.transactions.items()):
+            if transaction.began_ms < oldest_ms:
+                self.fence(transactional_id)

@@ -1,0 +1,1 @@
+"""Words to counts in windows: the second service of the word count."""

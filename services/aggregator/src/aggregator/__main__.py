@@ -1,0 +1,31 @@
+"""The aggregator's command line: no command runs the worker until it is told to stop."""
+
+import typer
+
+from aggregator.settings import Settings
+from aggregator.topology import build
+from streamcore.app import StreamsApp
+from streamcore.service import tell_errors, version_option
+from streamcore.settings import load
+
+cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@cli.callback(invoke_without_command=True)
+def run(context: typer.Context, _version: bool = version_option("streamcore-aggregator")) -> None:
+    """Count the words of each window. Settings are environment variables; see .env.example."""
+    if context.invoked_subcommand is None:
+        with tell_errors("aggregator"):
+            settings, config = load(Settings)
+            raise typer.Exit(StreamsApp(build(settings), config).run())
+
+
+@cli.command()
+def describe() -> None:
+    """Print the topology, as Kafka Streams prints it."""
+    with tell_errors("aggregator"):
+        typer.echo(build(load(Settings, offline=True)[0]).describe())
+
+
+if __name__ == "__main__":
+    cli(prog_name="python -m aggregator")

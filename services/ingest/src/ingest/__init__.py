@@ -1,0 +1,1 @@
+"""Lines of text to words: the first service of the word count."""

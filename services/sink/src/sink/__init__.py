@@ -1,0 +1,1 @@
+"""Counts to PostgreSQL: the third service of the word count."""

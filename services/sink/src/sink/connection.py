@@ -1,0 +1,167 @@
+"""The way to the database: short transactions that never wait longer than they may.
+
+Every wait is bounded three times: by ``statement_timeout`` and ``lock_timeout`` in the server, and
+by a deadline here, for a server that is frozen or unreachable enforces nothing. What the database
+says comes out as the engine's errors, in one line without a secret.
+"""
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from streamcore.errors import AuthorizationError, ConfigError, RetriableError, StreamsError
+
+CONNECT_TIMEOUT_S: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a transaction, a statement in it and a wait for a lock may take.
+
+    A worker that is told to stop has 25 s for everything, so it must be possible to try twice.
+    """
+
+    transaction_s: float = 7.0
+    statement_ms: int = 6_000
+    lock_ms: int = 3_000
+
+
+WORKER: Final = Limits()
+MIGRATION: Final = Limits(transaction_s=600.0, statement_ms=600_000, lock_ms=30_000)
+
+_Result = TypeVar("_Result")
+
+# SQLSTATEs, or classes of them, of faults that no retry mends; everything else may pass by itself.
+_MISSING = ("42P01", "42703", "3F000")  # table, column, schema
+_REFUSED = ("42501",)
+_OURS = ("22", "23", "42", "54", "0A")
+
+
+class Database:
+    """One connection, made when it is needed and made anew when it was lost."""
+
+    def __init__(self, url: URL, limits: Limits = WORKER) -> None:
+        self._password = str(url.password or "")
+        self._limits = limits
+        self._deadline_s: float | None = None
+        self._engine = self._engine_for(url)
+
+    def _engine_for(self, url: URL) -> Engine:
+        engine = create_engine(
+            url,
+            pool_size=1,
+            max_overflow=0,
+            pool_pre_ping=True,
+            hide_parameters=True,  # the words are somebody's text
+            use_native_hstore=False,  # spares a question at every connect
+            connect_args={
+                "connect_timeout": CONNECT_TIMEOUT_S,
+                "prepare_threshold": None,  # a pooler between us and the server need not know them
+                "application_name": "streamcore sink",
+            },
+        )
+
+        @event.listens_for(engine, "do_connect")
+        def connect(
+            _dialect: object, _record: object, arguments: list[Any], named: dict[str, Any]
+        ) -> psycopg.Connection[Any]:
+            connection = _Bounded.connect(*arguments, **named)
+            connection.database = self
+            return connection
+
+        return engine
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Run one transaction: committed at the end of the block, rolled back by an exception.
+
+        Only settings of this transaction are made, so that a pooler may sit in between.
+
+        :raises RetriableError: if the database is away, busy, read-only or did not answer in time;
+            after that it is unknown whether a commit was done.
+        :raises ConfigError: if the tables are not there.
+        :raises AuthorizationError: if a right is refused.
+        """
+        self._deadline_s = time.monotonic() + self._limits.transaction_s  # noqa: TID251 - an edge: bounds a wait
+        try:
+            with self._engine.begin() as connection:
+                local = True
+                connection.execute(
+                    select(
+                        func.set_config("statement_timeout", str(self._limits.statement_ms), local),
+                        func.set_config("lock_timeout", str(self._limits.lock_ms), local),
+                    )
+                )
+                yield connection
+        except (SQLAlchemyError, psycopg.Error) as error:
+            self._raise(error)
+        finally:
+            self._deadline_s = None
+
+    def close(self) -> None:
+        """Close the connection; a later transaction makes a new one."""
+        self._engine.dispose()
+
+    @property
+    def late(self) -> bool:
+        """True when the running transaction has had its time."""
+        return self._deadline_s is not None and time.monotonic() > self._deadline_s  # noqa: TID251 - an edge: bounds a wait
+
+    def _raise(self, error: SQLAlchemyError | psycopg.Error) -> NoReturn:
+        # Neither chained: SQLAlchemy's errors hold statements, and a driver's may hold the address.
+        raise self._translated(error) from None
+
+    def _translated(self, error: SQLAlchemyError | psycopg.Error) -> StreamsError:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        said = " ".join(str(cause).split())
+        if self._password:
+            said = said.replace(self._password, "***")
+        state = (cause.sqlstate if isinstance(cause, psycopg.Error) else None) or ""
+        if state in _MISSING:
+            return ConfigError(
+                [f"the database has no tables for us; run `python -m sink migrate` ({said})"]
+            )
+        if state in _REFUSED:
+            return AuthorizationError(f"the database refuses a right: {said}")
+        if state.startswith(_OURS) or (
+            not state and not isinstance(cause, psycopg.OperationalError)
+        ):
+            return StreamsError(f"the database cannot do this: {said}")
+        return RetriableError(f"the database is away: {said}" if said else "the database is away")
+
+
+class _Bounded(psycopg.Connection[Any]):
+    """A connection that gives up, and breaks off, when its database's deadline has passed."""
+
+    database: Database | None = None
+
+    def wait(self, gen: PQGen[_Result], *arguments: Any, **named: Any) -> _Result:
+        try:
+            return super().wait(self._until_late(gen), *arguments, **named)
+        except _LateError:
+            self.pgconn.finish()  # it hangs: closing it politely would, too
+            raise psycopg.OperationalError("no answer in time") from None
+
+    def _until_late(self, gen: PQGen[_Result]) -> Generator[Any, Any, _Result]:
+        # psycopg resumes a waiting generator several times a second even if nothing came.
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if self.database is not None and self.database.late:
+                    raise _LateError
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            result: _Result = done.value
+            return result
+
+
+class _LateError(Exception):
+    """The deadline has passed inside a wait."""

@@ -1,0 +1,1 @@
+"""Alembic's scripts: one module for each change of the tables."""

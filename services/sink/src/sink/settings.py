@@ -1,0 +1,78 @@
+"""Settings of the sink: environment to a frozen value."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from pydantic import Field, SecretStr, field_validator
+from sqlalchemy import URL, make_url
+
+from streamcore.errors import ConfigError
+from streamcore.settings import ServiceSettings
+
+EXAMPLE: Final = "postgresql://user:password@host:5432/name"
+_DRIVER: Final = "postgresql+psycopg"
+_SCHEMES: Final = ("postgres", "postgresql", _DRIVER)
+_UNREADABLE: Final = "it cannot be read; special characters in the password must be percent-encoded"
+
+
+class Settings(ServiceSettings):
+    """Where counts come from and where they go. ``window_size_ms`` must be the aggregator's: the
+    end of a window is not in the topic.
+    """
+
+    service: ClassVar[str] = "sink"
+    plain_names: ClassVar[Mapping[str, str]] = {
+        "counts_topic": "COUNTS_TOPIC",
+        "window_size_ms": "WINDOW_SIZE_MS",
+        "database_url": "DATABASE_URL",
+    }
+    engine_defaults: ClassVar[Mapping[str, Any]] = {"application_id": "sink-app"}
+
+    counts_topic: str = "windowed-counts"
+    window_size_ms: int = Field(default=10_000, gt=0)
+    database_url: SecretStr = SecretStr("")
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_an_address(cls, url: SecretStr) -> SecretStr:
+        if url.get_secret_value():  # none at all is said when somebody needs it
+            database_url(url.get_secret_value())
+        return url
+
+    @property
+    def url(self) -> URL:
+        """The database's address, as SQLAlchemy wants it; its text shows no password.
+
+        :raises ConfigError: if there is none.
+        """
+        text = self.database_url.get_secret_value()
+        if not text:
+            raise ConfigError([f"DATABASE_URL is not set; name the database, as in {EXAMPLE}"])
+        return database_url(text)
+
+
+def database_url(text: str) -> URL:
+    """Return the address for the psycopg driver; options such as sslmode are kept.
+
+    No message repeats any part of the text but the scheme, for a password may stand anywhere in an
+    address that was put together wrongly.
+
+    >>> database_url("postgres://u:p%40s@db.example/d?sslmode=require")
+    postgresql+psycopg://u:***@db.example/d?sslmode=require
+
+    :raises ValueError: if this is not the address of a PostgreSQL database.
+    """
+    scheme, found, _ = text.partition("://")
+    if not found or not scheme.replace("+", "").isalnum():
+        raise ValueError(f"it is not an address; it should be like {EXAMPLE}")
+    if scheme not in _SCHEMES:
+        raise ValueError(f"{scheme}:// is not a PostgreSQL database; it should be like {EXAMPLE}")
+    try:
+        url = make_url(text).set(drivername=_DRIVER)
+    except Exception:  # whatever it says may repeat a part of the password
+        raise ValueError(_UNREADABLE) from None
+    if "@" in f"{url.host}{url.database}":  # the password had one, and its rest landed there
+        raise ValueError(_UNREADABLE)
+    if not url.database:
+        raise ValueError(f"it names no database; it should be like {EXAMPLE}")
+    return url
