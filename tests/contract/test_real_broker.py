@@ -1,14 +1,36 @@
 """The broker's contract on the real one, through the adapters of production."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from devstack.kafka import Broker
-from devstack.pytest_plugin import Names
+from devstack.pytest_plugin import TEST_SETTINGS, Names
 from streamcore.adapters.kafka_cluster import KafkaCluster
 from streamcore.config import StreamsConfig
-from streamcore.testing.contracts.broker import BrokerContract
+from streamcore.errors import (
+    MemberFencedError,
+    NotDeliveredError,
+    ProducerFencedError,
+    ProductionError,
+    RetriableError,
+)
+from streamcore.model import OffsetAndMetadata, Send, TopicPartition
+from streamcore.runtime.ports import TopicSpec
+from streamcore.testing.contracts.broker import (
+    T0_MS,
+    TIMEOUT_MS,
+    BrokerContract,
+    Member,
+    poll_until,
+    read_to_end,
+    rows_of,
+    send_all,
+)
+from streamcore.topology.partitioning import partition_of
 
 pytestmark = pytest.mark.broker
 
@@ -22,11 +44,166 @@ class TestRealBroker(BrokerContract):
         for cluster in self._clusters:
             cluster.close()
 
-    def cluster(self, group: str) -> KafkaCluster:
-        config = StreamsConfig(application_id=group, kafka_url=self._broker.url)
+    def cluster(self, group: str, **settings: Any) -> KafkaCluster:
+        config = StreamsConfig(application_id=group, kafka_url=self._broker.url, **settings)
         self._clusters.append(KafkaCluster(config, group))
         return self._clusters[-1]
 
     def name(self, bare: str) -> str:
         self._number += 1
         return self._names(f"{bare}-{self._number}")
+
+    # -- what only a real broker does
+
+    def test_refused_records_are_told_and_the_others_are_written(self) -> None:
+        cases = {
+            "too large": (Send("", [b"k"], [b"x" * 2_000_000], [T0_MS], None, 0), {}),
+            "no key": (
+                Send("", [None], [b"v"], [T0_MS], None, 0),
+                {"cleanup.policy": "compact"},
+            ),
+            "no such partition": (Send("", [b"k"], [b"v"], [T0_MS], None, 7), {}),
+            "from the future": (Send("", [b"k"], [b"v"], [4_000_000_000_000], None, 0), {}),
+        }
+        for case, (bad, settings) in cases.items():
+            with self.topic(1, **settings) as topic, self.plain() as (_, producer, reader):
+                send_all(producer, rows_of(topic, [b"before"]))
+                bad.topic = topic
+                assert producer.send(bad) is None
+                with pytest.raises(ProductionError) as caught:
+                    poll_until(lambda producer=producer: producer.flush(1_000))  # type: ignore[misc]
+                assert caught.value.partition.topic == topic, case
+                send_all(producer, rows_of(topic, [b"behind"]))
+                source = TopicPartition(topic, 0)
+                assert read_to_end(reader, {source: 0}).values(source) == [b"before", b"behind"]
+
+    def test_a_full_queue_hands_back_what_did_not_fit(self) -> None:
+        cluster = self.cluster(
+            self.name("group"), kafka_settings={"producer.queue.buffering.max.messages": "100"}
+        )
+        producer, reader = cluster.producer(), cluster.changelog_reader()
+        with self.topic(6) as topic:
+            keys = [b"%d" % i for i in range(5_000)]
+            headers = [(("i", key),) for key in keys]
+            rest: Send | None = Send(topic, keys, keys, [T0_MS] * 5_000, headers)
+            assert rest is not None
+            rest.partition_keys = keys
+            handed_back = 0
+            while rest is not None:
+                rest = producer.send(rest)
+                if rest is not None:
+                    handed_back += 1
+                    assert len(rest.keys) == len(rest.values) == len(rest.stamps_ms)
+                    producer.flush(5)
+            poll_until(lambda: producer.flush(1_000))
+            assert handed_back > 1
+            log = read_to_end(reader, {TopicPartition(topic, i): 0 for i in range(6)})
+            for i in range(6):
+                expected = [key for key in keys if partition_of(key, 6) == i]
+                source = TopicPartition(topic, i)
+                assert log.values(source) == expected
+                assert log.headers[source] == [(("i", key),) for key in expected]
+
+    def test_timestamps_at_the_edge(self) -> None:
+        with self.topic() as topic, self.plain() as (_, producer, reader):
+            send_all(producer, Send(topic, [b"k"] * 3, [b"v"] * 3, [-1, 0, 1], None, 0))
+            source = TopicPartition(topic, 0)
+            rows = read_to_end(reader, {source: 0}).rows[source]
+            assert [stamp_ms for *_, stamp_ms in rows] == [-1, 1, 1]
+
+    def test_nothing_is_read_when_a_listener_forgets_to_assign(self) -> None:
+        class Forgetful(Member):
+            def on_assigned(self, shares: Sequence[TopicPartition]) -> None:
+                self.share = tuple(shares)
+
+        with self.topic() as topic, self.plain() as (cluster, producer, _):
+            send_all(producer, rows_of(topic, [b"x"]))
+            member = Forgetful(cluster.consumer())
+            member.consumer.subscribe([topic], member)
+            poll_until(lambda: member.share is not None, member.poll)
+            for _ in range(20):
+                member.poll()
+            assert member.log.rows == {}
+            member.consumer.close()
+
+    def test_without_a_membership_nothing_is_committed(self) -> None:
+        with self.topic() as topic:
+            consumer = self.cluster(self.name("group")).consumer()
+            source = TopicPartition(topic, 0)
+            consumer.assign({source: 0})
+            with pytest.raises(MemberFencedError):
+                consumer.commit({source: OffsetAndMetadata(1)}, TIMEOUT_MS)
+            with pytest.raises(MemberFencedError):
+                consumer.group_metadata()
+            assert consumer.committed([source], TIMEOUT_MS) == {source: None}
+            consumer.close()
+
+    def test_a_member_that_polls_too_rarely_is_lost_and_comes_back(self) -> None:
+        cluster = self.cluster(
+            self.name("group"), session_timeout_ms=1_000, max_poll_interval_ms=1_000
+        )
+        with self.topic() as topic, self.member(cluster, topic) as member:
+            poll_until(lambda: member.consumer.member_id() is None, lambda: time.sleep(0.05))
+            with pytest.raises(MemberFencedError):
+                member.consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(1)}, 1_000)
+            poll_until(lambda: member.history == ["assigned", "lost", "assigned"], member.poll)
+
+    def test_an_expired_transaction_is_the_end_of_its_producer(self) -> None:
+        name = self.name("txn")
+        cluster = self.cluster(
+            self.name("group"), processing_guarantee="exactly_once_v2",
+            transaction_timeout_ms=1_000, commit_interval_ms=100,
+        )  # fmt: skip
+        with self.topic() as topic, self.plain() as (_, plain, reader):
+            with self.transactional(cluster, name) as producer:
+                producer.begin_transaction()
+                send_all(producer, rows_of(topic, [b"expired"]))
+                # The broker ends it, which lets the plain record behind it be read.
+                send_all(plain, rows_of(topic, [b"plain"]))
+                source = TopicPartition(topic, 0)
+                assert read_to_end(reader, {source: 0}).values(source) == [b"plain"]
+                with pytest.raises(ProducerFencedError):
+                    producer.commit_transaction({}, None, TIMEOUT_MS)
+                with pytest.raises(ProducerFencedError):
+                    producer.abort_transaction(TIMEOUT_MS)
+            with self.transactional(cluster, name) as producer:
+                producer.begin_transaction()
+                send_all(producer, rows_of(topic, [b"new"]))
+                producer.commit_transaction({}, None, TIMEOUT_MS)
+                assert read_to_end(reader, {source: 0}).values(source) == [b"plain", b"new"]
+
+
+def test_a_frozen_broker_holds_nobody_longer_than_asked(tmp_path: Path) -> None:
+    with Broker(tmp_path / "kafka", settings=dict(TEST_SETTINGS)) as broker:
+        config = StreamsConfig(application_id="app", kafka_url=broker.url, session_timeout_ms=3_000)
+        cluster = KafkaCluster(config, "app")
+        admin, producer, consumer = cluster.admin(), cluster.producer(), cluster.consumer()
+        admin.create([TopicSpec("t", 1, {})], TIMEOUT_MS)
+        member, source = Member(consumer), TopicPartition("t", 0)
+        consumer.subscribe(["t"], member)
+        poll_until(lambda: member.share is not None, member.poll)
+        send_all(producer, rows_of("t", [b"1"]))
+        broker.pause()
+        try:
+            began_s = time.monotonic()
+            with pytest.raises(RetriableError):
+                consumer.commit({source: OffsetAndMetadata(1)}, 300)
+            with pytest.raises(RetriableError):
+                consumer.commit({source: OffsetAndMetadata(1)}, 300)
+            with pytest.raises(RetriableError):
+                admin.offsets([source], "latest", 300)
+            with pytest.raises(RetriableError):
+                consumer.committed([source], 300)
+            producer.send(rows_of("t", [b"2"]))
+            assert not producer.flush(100)
+            assert time.monotonic() - began_s < 5
+            with pytest.raises(NotDeliveredError):  # after the session time-out
+                poll_until(lambda: producer.flush(100))
+            began_s = time.monotonic()
+            cluster.close()
+            assert time.monotonic() - began_s < 10
+        finally:
+            broker.resume()
+        again = KafkaCluster(config, "app")
+        send_all(again.producer(), rows_of("t", [b"3"]))
+        again.close()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 
 from devstack.counts import Snapshot, Window
-from devstack.screen import PLAIN_EVERY_S, LiveScreen, PlainScreen
+from devstack.screen import PLAIN_AGAIN_S, PLAIN_EVERY_S, LiveScreen, PlainScreen
 
 START = datetime(2026, 1, 2, 3, 4, 50, tzinfo=UTC)
 
@@ -34,6 +34,14 @@ def test_plain_lines_show_the_newest_window_and_not_too_often() -> None:
         "03:04:50-03:05:00 the=7 a=2 | 2 words, 9 counted",
         "03:04:50-03:05:00 the=9 | 1 words, 9 counted",
     ]
+
+
+def test_a_plain_line_that_has_not_changed_is_repeated_now_and_then() -> None:
+    lines: list[str] = []
+    screen = PlainScreen(lines.append)
+    for second in range(int(PLAIN_AGAIN_S) + 2):
+        screen.show(snapshot((("the", 7),)), "up: x", 100.0 + second)
+    assert lines == ["03:04:50-03:05:00 the=7 | 1 words, 7 counted"] * 2
 
 
 def test_plain_lines_say_why_there_is_nothing_to_show() -> None:

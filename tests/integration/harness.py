@@ -13,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -133,15 +134,17 @@ class Stack:
     def settings_of(self, bare: str) -> dict[str, str]:
         """Return a topic's settings as the broker has them."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.name(bare))
-        answer = self.admin().describe_configs([resource])[resource].result(timeout=20)
+        answer = self.admin.describe_configs([resource])[resource].result(timeout=20)
         return {name: entry.value for name, entry in answer.items()}
 
+    @cached_property
     def admin(self) -> AdminClient:
+        """One client for all: answers to a client that is gone never come."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def partitions(self, bare: str) -> tuple[TopicPartition, ...]:
         """Return the partitions of a topic; none while it does not exist."""
-        found = self.admin().list_topics(timeout=20).topics.get(self.name(bare))
+        found = self.admin.list_topics(timeout=20).topics.get(self.name(bare))
         return (
             ()
             if found is None
@@ -157,13 +160,13 @@ class Stack:
             return {}
         spec: Any = OffsetSpec
         spec = spec.latest() if latest else spec.earliest()
-        answers = self.admin().list_offsets(
+        answers = self.admin.list_offsets(
             dict.fromkeys(wanted, spec),
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=20,
         )
         return {
-            (tp.topic.removeprefix(self.prefix), tp.partition): future.result().offset
+            (tp.topic.removeprefix(self.prefix), tp.partition): future.result(timeout=20).offset
             for tp, future in answers.items()
         }
 
@@ -172,7 +175,7 @@ class Stack:
         wanted = [
             TopicPartition(self.name(topic), number, at) for (topic, number), at in before.items()
         ]
-        for future in self.admin().delete_records(wanted).values():
+        for future in self.admin.delete_records(wanted).values():
             future.result(timeout=20)
 
     # -- records -----------------------------------------------------------------------------

@@ -89,12 +89,12 @@ def test_a_log_with_holes_of_compaction(stack: Stack) -> None:
     stack.create(CHANGELOG, partitions=2, cleanup_policy="compact", segment_ms="1000",
                  min_cleanable_dirty_ratio="0.01")  # fmt: skip
     rounds = 1_000
-    for chunk in range(0, rounds, 50):  # a batch goes into one segment
+    for chunk in range(0, rounds, 200):  # a batch goes into one segment
         stack.produce(
             CHANGELOG,
             [
-                Record(0, 8 * number, struct.pack(">q", number + 1), b"dog" + bytes(12))
-                for number in range(chunk, chunk + 50)
+                Record(0, 1 + 8 * number, struct.pack(">q", number + 1), b"dog" + bytes(12))
+                for number in range(chunk, chunk + 200)
             ],
         )
     wait_until(lambda: len(stack.read(CHANGELOG)) < rounds // 2, "the broker to compact")

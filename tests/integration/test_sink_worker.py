@@ -10,6 +10,8 @@ import psycopg
 from tests.integration.conftest import MakeStack
 from tests.integration.harness import COUNTS, SINK, Record, Stack, pause_s, wait_until
 
+from devstack.processes import Child
+
 if TYPE_CHECKING:
     from devstack.kafka import Broker
     from devstack.postgres import Database
@@ -24,8 +26,19 @@ def counted(word: str, count: int, partition: int = 0) -> Record:
 def members(stack: Stack) -> list[str]:
     """Return the ids of the sink's group members."""
     group = stack.name(SINK)
-    described = stack.admin().describe_consumer_groups([group])[group].result(timeout=20)
+    described = stack.admin.describe_consumer_groups([group])[group].result(timeout=20)
     return sorted(member.member_id for member in described.members)
+
+
+def wait_for(stack: Stack, sink: Child, **wanted: int) -> None:
+    """Wait until the table holds these counts, and the group their offsets."""
+    counts = {(word, 0): number for word, number in wanted.items()}
+    wait_until(
+        lambda: stack.counts_in_database() == counts,
+        lambda: f"{counts}, they are {stack.counts_in_database()}",
+        alive=[sink],
+    )
+    stack.wait_for_lag_0(SINK, alive=[sink])
 
 
 @contextmanager
@@ -53,7 +66,7 @@ def test_a_database_that_is_away_costs_neither_the_membership_nor_a_row(
     stack.migrate()
     stack.produce(COUNTS, [counted("cat", 1), counted("dog", 1, partition=1)])
     sink = stack.start("sink")
-    stack.wait_for_lag_0(SINK, alive=[sink])
+    wait_for(stack, sink, cat=1, dog=1)
     before = members(stack)
     with away(database, table):
         stack.produce(COUNTS, [counted("cat", 2), counted("emu", 1, partition=1)])
@@ -62,9 +75,8 @@ def test_a_database_that_is_away_costs_neither_the_membership_nor_a_row(
         stack.produce(COUNTS, [counted("cat", 3), counted("dog", 2, partition=1)])
         assert members(stack) == before
         assert sum(stack.lag(SINK).values()) == 4
-    stack.wait_for_lag_0(SINK, alive=[sink])
+    wait_for(stack, sink, cat=3, dog=2, emu=1)
     assert members(stack) == before
-    assert stack.counts_in_database() == {("cat", 0): 3, ("dog", 0): 2, ("emu", 0): 1}
     stack.stop(sink)
 
 
@@ -76,15 +88,14 @@ def test_a_worker_that_is_told_to_stop_while_the_database_is_away_stops_in_time(
     stack.migrate()
     stack.produce(COUNTS, [counted("cat", 1)])
     sink = stack.start("sink")
-    stack.wait_for_lag_0(SINK, alive=[sink])
+    wait_for(stack, sink, cat=1)
     with away(database, table):
         stack.produce(COUNTS, [counted("cat", 2)])
         wait_until(lambda: "is away" in sink.tail(40), "word of the outage", alive=[sink])
         sink.send(signal.SIGTERM)
         assert sink.wait(28), f"it goes on:\n{sink.tail(40)}"
     again = stack.start("sink", "-2")
-    stack.wait_for_lag_0(SINK, alive=[again])
-    assert stack.counts_in_database() == {("cat", 0): 2}
+    wait_for(stack, again, cat=2)
     stack.stop(again)
 
 
@@ -95,17 +106,12 @@ def test_counts_of_a_topic_made_anew_win(broker: "Broker", stacks: MakeStack, ta
     stack.migrate()
     stack.produce(COUNTS, [counted("cat", number) for number in range(1, 21)])
     sink = stack.start("sink")
-    stack.wait_for_lag_0(SINK, alive=[sink])
+    wait_for(stack, sink, cat=20)
     stack.stop(sink)
-    stack.admin().delete_topics([stack.name(COUNTS)])[stack.name(COUNTS)].result(timeout=20)
+    stack.admin.delete_topics([stack.name(COUNTS)])[stack.name(COUNTS)].result(timeout=20)
     wait_until(lambda: not stack.partitions(COUNTS), "the end of the topic")
     stack.create(COUNTS, partitions=1)
     stack.produce(COUNTS, [counted("cat", 1), counted("dog", 5)])
     again = stack.start("sink", "-2")
-    wait_until(
-        lambda: stack.counts_in_database() == {("cat", 0): 1, ("dog", 0): 5},
-        lambda: f"the new counts, they are {stack.counts_in_database()}",
-        patience_s=30,
-        alive=[again],
-    )
+    wait_for(stack, again, cat=1, dog=5)
     stack.stop(again)

@@ -12,6 +12,7 @@ from rich.text import Text
 from devstack.counts import Snapshot, Window
 
 PLAIN_EVERY_S = 3.0
+PLAIN_AGAIN_S = 30.0
 _WORDS_ON_A_LINE = 6
 _PROBLEMS_SHOWN = 5
 
@@ -38,22 +39,27 @@ class PlainScreen:
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
         self._write = write or _print
         self._next_s = 0.0
+        self._repeat_s = 0.0
+        self._last = ""
 
     def say(self, line: str) -> None:
         """Print the line."""
         self._write(line)
 
     def show(self, snapshot: Snapshot | None, status: str, now_s: float) -> None:
-        """Print the newest window on one line, if the last one is long enough ago."""
+        """Print the newest window on one line, if the last one is long enough ago.
+
+        When nothing changes, silence would look like an end: the line is repeated now and then.
+        """
         if now_s < self._next_s:
             return
+        line = _plain_line(snapshot, status)
+        if line == self._last and now_s < self._repeat_s:
+            return
+        self._write(line)
+        self._last = line
         self._next_s = now_s + PLAIN_EVERY_S
-        if snapshot is None:
-            self._write(f"no counts: the database does not answer | {status}")
-        elif not snapshot.windows:
-            self._write(f"no counts yet | {status}")
-        else:
-            self._write(window_line(snapshot.windows[0]))
+        self._repeat_s = now_s + PLAIN_AGAIN_S
 
     def problem(self, line: str) -> None:
         """Print the line."""
@@ -103,6 +109,14 @@ def make_screen() -> Screen:
     """Return the screen that fits standard output."""
     console = Console()
     return LiveScreen(console) if console.is_terminal else PlainScreen()
+
+
+def _plain_line(snapshot: Snapshot | None, status: str) -> str:
+    if snapshot is None:
+        return f"no counts: the database does not answer | {status}"
+    if not snapshot.windows:
+        return f"no counts yet | {status}"
+    return window_line(snapshot.windows[0])
 
 
 def window_line(window: Window) -> str:

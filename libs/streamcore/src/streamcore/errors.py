@@ -82,8 +82,9 @@ class RecordError(StreamsError):
     def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
         self.partition, self.offset, self.reason = partition, offset, reason
         super().__init__(
-            f"record {partition.topic} partition {partition.partition} offset {offset} {self.what}: "
-            f"{reason}; repair the producer, or set {self.setting} to 'continue' or 'dead-letter'"
+            f"record {partition.topic} partition {partition.partition} offset {offset} "
+            f"{self.what}: {reason}; repair the producer, "
+            f"or set {self.setting} to 'continue' or 'dead-letter'"
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Headers of one record, in order, names may repeat. A tuple: rows can share it, nobody can change it."""
+"""Headers of a record, in order, names may repeat. A tuple: rows share it, nobody changes it."""
 
 NO_TIME_MS = -1
 """A clock or watermark that has not seen anything yet."""
@@ -45,7 +45,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a store has applied its changelog: the next offset to read, in the topic of that id."""
+    """How far a store has applied its changelog: the next offset, in the topic of that id."""
 
     offset: int
     topic_id: str
@@ -75,9 +75,10 @@ class Rows:
     """Decoded records on their way through the operators, by column; row i is one record.
 
     ``clocks_ms[i]`` is the clock of the source partition when that row was processed there
-    (docs/ARCHITECTURE.md, event time); in order, it equals the stamp, and where that holds for all
-    rows both columns are the same list, which steps keep: ``is`` then answers for the batch. ``headers`` is None when no
-    row has any. Steps never change a column in place: they pass on new ones, or the same.
+    (docs/SEMANTICS.md); in order, it equals the stamp, and where that holds for all rows both
+    columns are the same list, which steps keep: ``is`` then answers for the batch. ``headers`` is
+    None when no row has any. Steps never change a column in place: they pass on new ones, or the
+    same.
 
     ``source`` and ``offsets`` tell where the rows were read; both are None for results that an
     operator made of several records, and in tasks in which no step asks for them.

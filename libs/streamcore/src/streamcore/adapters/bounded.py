@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from confluent_kafka import cimpl
+
 T = TypeVar("T")
 
 
@@ -22,16 +24,16 @@ class Bounded(Generic[T]):
     A synchronous commit ends when the coordinator answers, which a frozen broker never does: a
     worker that was told to stop must not hang on it. The thread is a daemon, so that neither does
     the end of the process.
+
+    A consumer of the binding lets one thread in at a time, and a thread that is in already (from
+    inside a callback, say) once more. So the thread takes the identity of its caller: else a call
+    from inside a callback would wait for the end of that callback, and every later call for the
+    end of a late one. librdkafka itself may be called by any number of threads.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._late: _Outcome[T] | None = None
-
-    @property
-    def busy(self) -> bool:
-        """True while a late call is still under way."""
-        return self._late is not None and not self._late.done.is_set()
 
     def run(self, call: Callable[[], T], timeout_s: float) -> T:
         """Return the result of ``call``, or raise what it raised.
@@ -43,8 +45,10 @@ class Bounded(Generic[T]):
             raise TimeoutError(f"an earlier {self._name} has not ended")
         self._late = None
         outcome: _Outcome[T] = _Outcome()
+        caller = threading.get_ident()
 
         def work() -> None:
+            cimpl._reentry_identity_var.set(caller)  # noqa: SLF001 - there is no public way
             try:
                 outcome.result = call()
             except BaseException as error:

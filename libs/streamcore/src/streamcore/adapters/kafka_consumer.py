@@ -188,7 +188,8 @@ class KafkaConsumer(_Reader):
         """Commit synchronously.
 
         :raises MemberFencedError: also when this is no member (any more).
-        :raises RetriableError: the outcome is unknown; the commit may still arrive.
+        :raises RetriableError: the outcome is unknown. The commit may still arrive, even after the
+            group has gone on without us: offsets can go back then, so that records are read again.
         """
         self._must_be_member()
         places = places_of(offsets)

@@ -46,7 +46,7 @@ class _Columns:
     values: Sequence[bytes | None]
     stamps_ms: Sequence[int]
     partitions: int | Sequence[int]
-    headers: Sequence[_Headers | None] | None
+    headers: Sequence[_Headers] | None
 
     def behind(self, row: int) -> "_Columns":
         """Return the rows from this one on."""
@@ -217,9 +217,9 @@ class KafkaProducer:
         stamps_ms = send.stamps_ms
         if 0 in stamps_ms:
             stamps_ms = [stamp_ms or 1 for stamp_ms in stamps_ms]
-        headers: Sequence[_Headers | None] | None = None
+        headers: Sequence[_Headers] | None = None
         if send.headers is not None:
-            headers = [list(pairs) if pairs else None for pairs in send.headers]
+            headers = list(map(list, send.headers))  # the binding takes no tuples
         partitions = send.partition
         if partitions is None:
             partitions = _ANY_PARTITION

@@ -234,7 +234,7 @@ class WindowAggregate:
             self._emit_finals(before_ms, self._outputs.finals)
         # What was closed by the last commit has been sent and acknowledged: only now forget it.
         self._store.expire(self._committed_ms - self._retention_ms + 1)
-        if self._by_operator_time:
+        if self._by_operator_time or self.watermark_ms == NO_TIME_MS:
             return mark
         return Mark(self._windows.oldest_open_ms(self.watermark_ms), mark.idle)
 

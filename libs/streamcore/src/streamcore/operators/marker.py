@@ -7,7 +7,6 @@ source and whose clock could decide whether it is late.
 """
 
 import struct
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from streamcore.model import Headers, Send
@@ -62,18 +61,20 @@ def add_clock(headers: Headers, clock_ms: int) -> Headers:
 
 
 def take_clocks(
-    headers: Sequence[Headers], stamps_ms: Sequence[int]
+    headers: list[Headers], stamps_ms: list[int]
 ) -> tuple[list[int], list[Headers] | None]:
-    """Return each record's clock (its stamp where no header says more) and the other headers."""
-    clocks: list[int] = []
-    rest: list[Headers] = []
-    for own, stamp_ms in zip(headers, stamps_ms, strict=True):
-        clock_ms = stamp_ms
-        kept = own
+    """Return each record's clock (its stamp where no header says more) and the other headers.
+
+    Without any clock the clocks are the very list of the stamps.
+    """
+    clocks_ms, rest = stamps_ms, headers
+    for row, own in enumerate(headers):
+        if not own:
+            continue
         for name, payload in own:
             if name == CLOCK_HEADER and payload is not None and len(payload) == _CLOCK.size:
-                clock_ms = max(clock_ms, _CLOCK.unpack(payload)[0])
-                kept = tuple(pair for pair in own if pair[0] != CLOCK_HEADER)
-        clocks.append(clock_ms)
-        rest.append(kept)
-    return clocks, (rest if any(rest) else None)
+                if clocks_ms is stamps_ms:
+                    clocks_ms, rest = list(stamps_ms), list(headers)
+                clocks_ms[row] = max(stamps_ms[row], _CLOCK.unpack(payload)[0])
+                rest[row] = tuple(pair for pair in own if pair[0] != CLOCK_HEADER)
+    return clocks_ms, (rest if any(rest) else None)

@@ -130,6 +130,7 @@ class RepartitionSink:
         self._told: Mark | None = None
         self._told_at_ms = 0
         self._mark = UNKNOWN
+        self._vouched_ms = UNKNOWN.ms  # what is acknowledged lies behind this time
         self._due: Mark | None = None
         self._round_ms: int | None = None
         self._now_ms = 0
@@ -137,6 +138,7 @@ class RepartitionSink:
     def restore_time(self, watermark_ms: int) -> None:
         """Start from the mark of the last commit, awake: an idle mark is earned anew."""
         self._mark = Mark(watermark_ms, False)
+        self._vouched_ms = watermark_ms
 
     def start(self, now_ms: int) -> None:
         """Markers carry the wall clock, those in front of the first rows too."""
@@ -155,7 +157,7 @@ class RepartitionSink:
         if not len(rows):
             return
         if self._told is None or self._told.idle:
-            self._tell(Mark(self._mark.ms, False))
+            self._tell(Mark(self._vouched_ms, False))
         if rows.clocks_ms is not rows.stamps_ms:
             rows = self._with_clocks(rows)
         self._write(rows)
@@ -199,6 +201,7 @@ class RepartitionSink:
         return self._downstream.progress_matters(self._told, self._mark)
 
     def committed(self) -> None:
+        self._vouched_ms = self._mark.ms
         due, self._due = self._due, None
         if due is not None:
             self._tell(due)

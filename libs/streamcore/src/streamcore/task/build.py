@@ -33,7 +33,7 @@ def build_task(
     outbox: Outbox = []
     drops: Drops = Counter()
     specs = sub_topology.stores
-    cache_bytes = config.cache_max_bytes // max(1, len(specs))
+    cache_bytes = _cache_share(topology, counts, config.cache_max_bytes)
     stores = {spec.name: build_store(spec, engines[spec.name], cache_bytes) for spec in specs}
     pipeline = compile_pipeline(
         Surroundings(topology, sub_topology, task_id, names, counts, config, stores, outbox, drops)
@@ -75,6 +75,12 @@ def build_task(
         drops=drops,
     )
     return Task(task_id, parts, config)
+
+
+def _cache_share(topology: Topology, counts: Partitions, cache_max_bytes: int) -> int:
+    """Return what one store may keep in memory, so that one worker with all tasks stays below."""
+    stores = sum(counts.tasks[sub.id] * len(sub.stores) for sub in topology.sub_topologies)
+    return cache_max_bytes // max(1, stores)
 
 
 def _bare(topics: tuple[str, ...], topic: str, names: Names) -> str:

@@ -163,6 +163,8 @@ class Intake:
         ):
             return self._around_faults(fetched, low, high, limit_ms)
         headers = None if fetched.headers is None else fetched.headers[low:high]
+        if headers is not None and not any(headers):
+            headers = None  # only a marker or a fault had some
         clocks_ms: list[int] | None = None
         if self._source.internal:
             clocks_ms = stamps_ms

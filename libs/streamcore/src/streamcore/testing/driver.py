@@ -26,6 +26,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from streamcore.errors import ProcessingError
 from streamcore.model import (
     CommitPoint,
     Fetched,
@@ -102,6 +103,7 @@ class TopologyTestDriver:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._fetched_to: dict[TopicPartition, int] = {}
         self._tasks: dict[TaskId, Task] = {}
+        self._poisoned: list[ProcessingError] = []
         self._inputs: dict[str, InputTopic] = {}
         self._outputs: dict[str, OutputTopic] = {}
         self.restart()
@@ -148,6 +150,12 @@ class TopologyTestDriver:
         """Return what the group has committed for a partition (its topic's name on the broker)."""
         return self._committed.get(TopicPartition(topic, partition), OffsetAndMetadata(0))
 
+    def write(self, at: TopicPartition, entry: Entry) -> None:
+        """Append a record to any partition (its topic's name on the broker), as strangers do."""
+        self._log_of(at).append(entry, stable=True)
+        if self.auto_run:
+            self.run()
+
     def _partitions(self, topic: str) -> dict[int, Log]:
         found = {at.partition: log for at, log in self._logs.items() if at.topic == topic}
         return dict(sorted(found.items()))
@@ -159,9 +167,7 @@ class TopologyTestDriver:
         if partition is None:
             keyed = entry.key is not None
             partition = partition_of(entry.key or b"", self._external[topic]) if keyed else 0
-        self._log_of(TopicPartition(self.names.topic(topic), partition)).append(entry, stable=True)
-        if self.auto_run:
-            self.run()
+        self.write(TopicPartition(self.names.topic(topic), partition), entry)
         if self._each:
             self.commit()
 
@@ -298,6 +304,10 @@ class TopologyTestDriver:
             self._make_durable(points)
         self.crash(only, wipe=wipe)
 
+    def poison(self, error: ProcessingError) -> None:
+        """Let tasks that are built from here on treat that row as the policy for errors says."""
+        self._poisoned.append(error)
+
     def restart(self) -> None:
         """Build the missing tasks anew: changelogs first, then from the committed offsets."""
         for sub in self.topology.sub_topologies:
@@ -312,6 +322,9 @@ class TopologyTestDriver:
         task = build_task(
             self.topology, sub, task_id, self.names, self._counts, engines, self._config
         )
+        for error in self._poisoned:
+            if error.partition in task.inputs:
+                task.poison(error.partition, error.offset, error)
         self._restore(task)
         begin = {at: self._committed.get(at, OffsetAndMetadata(0)) for at in task.inputs}
         task.external_positions(dict.fromkeys(task.inputs, TOPIC_ID))

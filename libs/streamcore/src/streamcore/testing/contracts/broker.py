@@ -366,8 +366,9 @@ class BrokerContract(ABC):
                 member.consumer.close()
 
     def test_a_commit_inside_the_revoke_callback_counts(self) -> None:
-        with self.topic(2) as topic, self.plain() as (cluster, _, _reader):
+        with self.topic(2) as topic, self.plain() as (cluster, writer, _):
             source = TopicPartition(topic, 0)
+            send_all(writer, rows_of(topic, [b"x"] * 6))
             first, second = Member(cluster.consumer()), Member(cluster.consumer())
             first.consumer.subscribe([topic], first)
             poll_until(lambda: first.share is not None, first.poll)
@@ -453,15 +454,19 @@ class BrokerContract(ABC):
     def test_a_new_producer_with_the_id_fences_the_old_one(self) -> None:
         with self.topic() as topic, self.plain() as (cluster, _, reader):
             source, name = TopicPartition(topic, 0), self.name("txn")
-            with self.transactional(cluster, name) as old:
+            with (
+                self.member(cluster, topic) as member,
+                self.transactional(cluster, name) as old,
+            ):
+                proof = member.consumer.group_metadata()
                 old.begin_transaction()
                 send_all(old, rows_of(topic, [b"old"]))
                 with self.transactional(cluster, name) as new:
                     new.begin_transaction()
                     send_all(new, rows_of(topic, [b"new"]))
-                    new.commit_transaction({}, _NO_GROUP, TIMEOUT_MS)
+                    new.commit_transaction({}, proof, TIMEOUT_MS)
                     with pytest.raises(ProducerFencedError):
-                        old.commit_transaction({}, _NO_GROUP, TIMEOUT_MS)
+                        old.commit_transaction({}, proof, TIMEOUT_MS)
                 assert read_to_end(reader, {source: 0}).values(source) == [b"new"]
 
     def test_offsets_of_a_past_generation_are_refused(self) -> None:
@@ -510,9 +515,6 @@ class BrokerContract(ABC):
             admin.delete_records({one: 3}, TIMEOUT_MS)
             assert admin.offsets([one, two], "earliest", TIMEOUT_MS) == {one: 3, two: 0}
             admin.close()
-
-
-_NO_GROUP = None
 
 
 def _done(call: Callable[[], object]) -> bool:
