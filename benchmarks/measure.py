@@ -94,7 +94,8 @@ def _first_and_last(broker: Broker, job: Job, child: Child, deadline: float) -> 
     ):
         wait("the end of the source")
     # Everything the source gave has been committed, so the repartition topic is complete.
-    repartition_ends = broker.behind_last_record(repartition, copies)
+    # Its last offset may be a transaction's marker, and no group is bound to commit behind one.
+    repartition_ends = [end - 1 for end in broker.ends(repartition, copies)]
     while not _reached(broker.committed(job.application_id, repartition, copies), repartition_ends):
         wait("the end of the repartition topic")
     return first, time.monotonic()

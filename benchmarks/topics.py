@@ -97,25 +97,6 @@ class Broker:
         offsets = {entry.partition: max(entry.offset, 0) for entry in found}
         return [offsets.get(partition, 0) for partition in range(partitions)]
 
-    def behind_last_record(self, topic: str, partitions: int) -> list[int]:
-        """Return for each partition the offset behind its last committed record.
-
-        Not the end offset: a transaction's marker lies behind its records, and no group is
-        bound to commit a position behind a marker.
-        """
-        reader = self._reader()
-        try:
-            ends = self.ends(topic, partitions)
-            reader.assign(
-                [TopicPartition(topic, p, max(end - 200, 0)) for p, end in enumerate(ends) if end]
-            )
-            behind = [0] * partitions
-            for message in _rows(reader, sum(1 for end in ends if end)):
-                behind[message.partition() or 0] = (message.offset() or 0) + 1
-            return behind
-        finally:
-            reader.close()
-
     def count(self, topic: str, partitions: int) -> Counted:
         """Return the sum of the last value of every (word, window), committed records only."""
         reader = self._reader()

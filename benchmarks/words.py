@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException, Producer
 
 VOCABULARY_SIZE = 50_000
 ZIPF_EXPONENT = 1.0
-RECORDS_PER_MS = 6
+RECORDS_PER_MS = 60
 # 2023-11-14T22:13:20Z, a multiple of the window size: a replay of old records, as in a catch-up.
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 SEED = 20_221_128

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NoReturn
 from urllib.parse import quote
 
 import psycopg
+import tenacity
 import typer
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import TopicPartition as Place
@@ -26,8 +27,9 @@ import sink.settings
 import sink.topology
 from sink.text import storable
 from streamcore import StreamsConfig
+from streamcore.adapters.kafka_errors import error_of, translate
 from streamcore.adapters.kafka_settings import admin_settings
-from streamcore.errors import StreamsError
+from streamcore.errors import RetriableError, StreamsError
 from streamcore.service import tell_errors
 from streamcore.settings import ServiceSettings, load
 from streamcore.topology.naming import Names
@@ -141,6 +143,15 @@ def recount(
     raise typer.Exit(1 if differing else 0)
 
 
+# A broker that has just started, or whose group moves to another node, asks for patience.
+_PATIENT: Final = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(RetriableError),
+    wait=tenacity.wait_fixed(0.5),
+    stop=tenacity.stop_after_delay(TIMEOUT_S),
+    reraise=True,
+)
+
+
 # --- Kafka --------------------------------------------------------------------------------------
 
 
@@ -150,18 +161,20 @@ def _config(service: str) -> StreamsConfig:
     return load(SERVICES[service])[1]
 
 
+@_PATIENT
 def _members(admin: AdminClient, group: str) -> int:
-    description = admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group]
-    try:
-        return len(description.result().members)
-    except KafkaException as failure:
-        raise StreamsError(f"asking for {group}: {failure.args[0].str()}") from failure
+    future = admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group]
+    description = _done(future, f"asking for {group}", but="GROUP_ID_NOT_FOUND")
+    return 0 if description is None else len(description.members)
 
 
+@_PATIENT
 def _committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
     asked = [ConsumerGroupTopicPartitions(group)]
-    found = admin.list_consumer_group_offsets(asked, request_timeout=TIMEOUT_S)[group].result()
-    return {(p.topic, p.partition): p.offset for p in found.topic_partitions or [] if p.offset >= 0}
+    future = admin.list_consumer_group_offsets(asked, request_timeout=TIMEOUT_S)[group]
+    found = _done(future, f"asking for {group}", but="GROUP_ID_NOT_FOUND")
+    known = [] if found is None else found.topic_partitions or []
+    return {(p.topic, p.partition): p.offset for p in known if p.offset >= 0}
 
 
 def _inputs(service: str, names: Names) -> list[str]:
@@ -201,7 +214,7 @@ def _ends(config: StreamsConfig, topics: Iterable[str]) -> dict[tuple[str, int],
             for partition in sorted(known[topic].partitions)
         }
     except KafkaException as failure:
-        raise StreamsError(f"asking for the ends: {failure.args[0].str()}") from failure
+        raise translate(failure, "asking for the ends") from failure
     finally:
         consumer.close()
 
@@ -247,13 +260,16 @@ def _reset(admin: AdminClient, group: str, topics: list[str], state: Path) -> No
     shutil.rmtree(state, ignore_errors=True)
 
 
-def _done(future: "Future[Any]", doing: str, but: str) -> None:
+def _done(future: "Future[Any]", doing: str, but: str) -> Any:
+    """Return the answer, None for an error of the name ``but``."""
     try:
-        future.result()
+        return future.result(TIMEOUT_S)
     except KafkaException as failure:
-        error = failure.args[0]
-        if error.name() != but:
-            raise StreamsError(f"{doing}: {error.str()}") from failure
+        if error_of(failure).name() == but:
+            return None
+        raise translate(failure, doing) from failure
+    except TimeoutError:
+        raise StreamsError(f"{doing}: no answer") from None
 
 
 # --- PostgreSQL ---------------------------------------------------------------------------------

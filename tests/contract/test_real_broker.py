@@ -17,8 +17,9 @@ from streamcore.errors import (
     ProducerFencedError,
     ProductionError,
     RetriableError,
+    TopicError,
 )
-from streamcore.model import OffsetAndMetadata, Send, TopicPartition
+from streamcore.model import OffsetAndMetadata, Refused, Send, TopicPartition
 from streamcore.runtime.ports import TopicSpec
 from streamcore.testing.contracts.broker import (
     T0_MS,
@@ -76,6 +77,67 @@ class TestRealBroker(BrokerContract):
                 send_all(producer, rows_of(topic, [b"behind"]))
                 source = TopicPartition(topic, 0)
                 assert read_to_end(reader, {source: 0}).values(source) == [b"before", b"behind"]
+
+    @pytest.mark.parametrize(
+        "limits",
+        [
+            {},
+            {"producer.batch.num.messages": "7"},
+            {"producer.queue.buffering.max.messages": "60", "producer.linger.ms": "0"},
+        ],
+        ids=["one batch", "many batches", "small queue"],
+    )
+    def test_refused_records_are_sifted_out_and_all_others_keep_their_order(
+        self, limits: dict[str, str]
+    ) -> None:
+        cluster = self.cluster(
+            self.name("group"), production_error="continue", kafka_settings=limits
+        )
+        producer, reader = cluster.producer(), cluster.changelog_reader()
+        with self.topic(3, **{"cleanup.policy": "compact"}) as topic:
+            numbers = range(1_000)
+            bad = {17: "no key", 18: "no key", 500: "future", 502: "no key", 999: "no key"}
+            keys = [None if bad.get(i) == "no key" else b"k%d" % i for i in numbers]
+            values = [b"%d" % i for i in numbers]
+            stamps_ms = [4_000_000_000_000 if bad.get(i) == "future" else T0_MS for i in numbers]
+            headers = [(("i", value),) for value in values]
+            partitions = [i % 3 if i != 600 else 8 for i in numbers]
+            send: Send | None = Send(topic, keys, values, stamps_ms, headers, partitions)
+            refused: list[Refused] = []
+
+            def flushed() -> bool:
+                try:
+                    return producer.flush(1_000)
+                except ProductionError as error:
+                    refused.extend(error.refused)
+                    return False
+
+            while send is not None:
+                send = producer.send(send)
+                poll_until(flushed)
+            found = {int(r.send.values[0] or b""): r for r in refused}
+            assert len(refused) == len(found)
+            assert found.keys() == {*bad, 600}
+            for i, each in found.items():
+                row = each.send
+                assert (row.topic, each.partition) == (topic, partitions[i])
+                assert [*row.keys, *row.values] == [keys[i], values[i]]
+                assert (row.stamps_ms, row.headers) == ([stamps_ms[i]], [headers[i]])
+            assert "INVALID_TIMESTAMP" in found[500].reason
+            log = read_to_end(reader, {TopicPartition(topic, i): 0 for i in range(3)})
+            for partition in range(3):
+                wanted = [values[i] for i in numbers if i % 3 == partition and i not in found]
+                assert log.values(TopicPartition(topic, partition)) == wanted
+
+    def test_a_topic_that_is_missing_is_no_fault_of_its_records(self) -> None:
+        limits = {"producer.topic.metadata.propagation.max.ms": "100"}
+        cluster = self.cluster(
+            self.name("group"), production_error="continue", kafka_settings=limits
+        )
+        producer = cluster.producer()
+        producer.send(Send(self.name("missing"), [b"k"], [b"v"], [T0_MS]))
+        with pytest.raises(TopicError, match="missing"):
+            poll_until(lambda: producer.flush(1_000))
 
     def test_a_full_queue_hands_back_what_did_not_fit(self) -> None:
         cluster = self.cluster(

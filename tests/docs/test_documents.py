@@ -63,6 +63,14 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 @every_document
+def test_the_files_that_are_named_exist(document: Path) -> None:
+    bases = (ROOT, ROOT / "libs/streamcore/src/streamcore", ROOT / "libs/streamcore/src")
+    text = document.read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w./-]+/[\w./-]+\.(?:py|md|toml))`", text):
+        assert any((base / name).exists() for base in bases), name
+
+
+@every_document
 def test_make_has_the_targets_that_are_named(document: Path) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))

@@ -69,12 +69,12 @@ def test_a_wrong_count_is_found_and_counted_anew(
     stack.migrate()
 
     code, printed = operate(stack, "lag", "ingest")
-    assert code == 0
+    assert code == 0, printed
     assert printed.splitlines()[-1].endswith(f"0 members, {LINE_COUNT} records behind")
 
     children = run_to_the_end(stack)
     code, printed = operate(stack, "lag", "aggregator")
-    assert code == 0
+    assert code == 0, printed
     assert printed.splitlines()[-1].endswith(": 1 members, 0 records behind")
     code, printed = operate(stack, "recount")
     assert code == 0, printed

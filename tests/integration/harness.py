@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
 from confluent_kafka import (
@@ -54,6 +54,15 @@ AGGREGATOR: Final = "aggregator-app"
 SINK: Final = "sink-app"
 INPUTS: Final = {INGEST: (LINES,), AGGREGATOR: (WORDS, REPARTITION), SINK: (COUNTS,)}
 
+_NOT_YET: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+
+T = TypeVar("T")
 Counts = dict[tuple[str, int], int]
 """(word, start of the window in ms) -> count."""
 
@@ -95,7 +104,10 @@ def wait_until(
                 f"{child.tail(40)}"
             )
         if time.monotonic() > deadline:
-            tails = "\n".join(f"--- {child.name}\n{child.tail(25)}" for child in alive)
+            for child in alive:
+                child.send(signal.SIGABRT)  # they tell where they are, see PYTHONFAULTHANDLER
+                child.wait(5)
+            tails = "\n".join(f"--- {child.name}\n{child.tail(50)}" for child in alive)
             raise AssertionError(f"not within {patience_s:.0f} s: {what}\n{tails}")
         time.sleep(0.05)
 
@@ -155,6 +167,9 @@ class Stack:
 
     def ends(self, *bare: str, latest: bool = True) -> dict[tuple[str, int], int]:
         """Return the log end (open transactions included) or the start of each partition."""
+        return _patiently(lambda: self._ends(bare, latest=latest))
+
+    def _ends(self, bare: Sequence[str], *, latest: bool) -> dict[tuple[str, int], int]:
         wanted = [tp for topic in bare for tp in self.partitions(topic)]
         if not wanted:
             return {}
@@ -251,7 +266,7 @@ class Stack:
             return {}
         consumer = self._consumer(self.name(application))
         try:
-            found = consumer.committed(wanted, timeout=20)
+            found = _patiently(lambda: consumer.committed(wanted, timeout=20))
         finally:
             consumer.close()
         return {
@@ -309,6 +324,7 @@ class Stack:
             "STREAMCORE_STATE_DIR": str(self.state_dir),
             "STREAMCORE_METRICS_PORT": str(self.metrics_ports[name]),
             "STREAMCORE_LOG_FORMAT": "console",
+            "PYTHONFAULTHANDLER": "1",
             **({"DATABASE_URL": self.database_url} if self.database_url else {}),
             **self.settings,
             **settings,
@@ -413,6 +429,18 @@ class Stack:
                 "log_level": 0,
             }
         )
+
+
+def _patiently(question: Callable[[], T]) -> T:
+    """Ask again while the broker is busy with making what we ask about."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return question()
+        except KafkaException as problem:
+            if problem.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 def _record(message: Any) -> Record:

@@ -117,7 +117,9 @@ def prepared(stack: Stack, guarantee: str, emit: str) -> Stack:
         "STREAMCORE_PROCESSING_GUARANTEE": guarantee,
         "STREAMCORE_COMMIT_INTERVAL_MS": "300",
         "STREAMCORE_IDLE_AFTER_MS": "2000",
-        "AGGREGATOR_POLL_ROWS_MAX": "500",  # slowly, so that there is a half-way
+        # Slowly, so that there is a half-way, and quick to take others in.
+        "AGGREGATOR_POLL_ROWS_MAX": "50",
+        "AGGREGATOR_KAFKA_SETTINGS": '{"consumer.heartbeat.interval.ms": 300}',
         "EMIT": emit,
         "GRACE_MS": "0",
     }
@@ -133,9 +135,9 @@ def caught_up_with_stops(stack: Stack, lines: list[Record]) -> list[Child]:
     assert len(lines) == 200_000
 
     one = [stack.start("aggregator")]
-    stop_with_wiped_disk(stack, one, until=40_000)
+    stop_with_wiped_disk(stack, one, until=20_000)
     two = [stack.start("aggregator"), stack.start("aggregator", "-2")]
-    stop_with_wiped_disk(stack, two, until=100_000)
+    stop_with_wiped_disk(stack, two, until=60_000)
     two = [stack.start("aggregator"), stack.start("aggregator", "-2")]
     workers = [ingest, *two]
     stack.wait_for_lag_0(AGGREGATOR, alive=workers)
@@ -144,9 +146,14 @@ def caught_up_with_stops(stack: Stack, lines: list[Record]) -> list[Child]:
 
 def stop_with_wiped_disk(stack: Stack, workers: list[Child], until: int) -> None:
     def done() -> int:
-        return sum(stack.committed(AGGREGATOR, WORDS).values())
+        words = sum(stack.committed(AGGREGATOR, WORDS).values())
+        assert words < 200_000, "all is counted already: this was no half-way"
+        return words
 
-    wait_until(lambda: done() >= until, lambda: f"{until} words, it is {done()}", alive=workers)
+    wait_until(
+        lambda: done() >= until and all(stack.processed(worker.name) for worker in workers),
+        lambda: f"{until} words, it is {done()}, and that each worker has a part in it",
+        alive=workers,
+    )
     stack.stop(*workers)
-    assert done() < 200_000, "all is counted already: this was no half-way"
     stack.wipe()

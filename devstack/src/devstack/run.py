@@ -147,7 +147,7 @@ class Run:
         for instance in self._instances:
             self._services.append(self._child(instance.name, instance.command, instance.env))
         names = " ".join(instance.name for instance in self._instances)
-        self._screen.say(f"services: {names} (logs: {self._options.logs})")
+        self._screen.say(f"services: {names} (logs: {_from_here(self._options.logs)})")
 
     def _start_feed(self) -> None:
         command = [sys.executable, "-m", "ingest", *self._options.feed]
@@ -303,3 +303,8 @@ def _event_log(path: Path) -> structlog.stdlib.BoundLogger:
         ],
     )
     return log
+
+
+def _from_here(path: Path) -> Path:
+    """Return the path as somebody in the current folder would write it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -21,7 +21,7 @@ from streamcore import (
     window_store,
     windowed_serde,
 )
-from streamcore.errors import ProcessingError
+from streamcore.errors import ProcessingError, UserCodeError
 from streamcore.model import NO_TIME_MS
 from streamcore.task import TaskConfig
 from streamcore.testing.driver import TopologyTestDriver
@@ -173,6 +173,12 @@ def test_a_processors_window_store_forgets_by_the_watermark() -> None:
         store.put(key, start_ms, 1)
         self.context.forward(key, str([at for at, _ in store.fetch(key, 0, 1_000)]))
 
+    with TopologyTestDriver(processed(note, stores=[spec])) as driver:
+        for at_ms in (0, 25, 26):
+            driver.input("in").pipe("a", "x", at_ms=at_ms)
+            driver.commit_once()
+        # What the commit at 25 has closed may be needed again until that commit is durable.
+        assert [r.value for r in out(driver)] == ["[0]", "[0, 25]", "[0, 25, 26]"]
     with TopologyTestDriver(processed(note, stores=[spec]), commit="each") as driver:
         for at_ms in (0, 10, 19, 25, 40):
             driver.input("in").pipe("a", "x", at_ms=at_ms)
@@ -294,6 +300,18 @@ def test_a_stream_time_timer_runs_in_kafka_streams_time_too() -> None:
         assert [r.value.split()[0] for r in out(driver)] == ["5", "25"]
 
 
+def test_kafka_streams_time_is_that_of_the_input_that_is_furthest() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream(["in", "silent"], TEXT)
+    stream.process(lambda: Function(nothing, every(10, "stream"))).to("out", TO_TEXT)
+    for event_time, fired in (("operator", ["5", "25"]), ("source", [])):
+        config = TaskConfig(event_time=event_time)
+        with TopologyTestDriver(builder.build(), config=config, commit="each") as driver:
+            for at_ms in (5, 25):
+                driver.input("in").pipe("a", "a", at_ms=at_ms)
+            assert [r.value.split()[0] for r in out(driver)] == fired
+
+
 def test_a_wall_clock_timer_fires_without_records_and_once_after_a_gap() -> None:
     with TopologyTestDriver(processed(nothing, every(100, "wall"))) as driver:
         start_ms = driver.now_ms
@@ -349,7 +367,7 @@ def test_a_schedule_needs_an_interval(interval_ms: int) -> None:
 
 
 @pytest.mark.parametrize("clock", ["stream", "wall"])
-def test_a_timer_that_fails_is_a_processing_error(clock: Any) -> None:
+def test_a_timer_that_fails_stops_the_task_and_blames_no_record(clock: Any) -> None:
     def set_up(self: Function) -> None:
         def fail(_time_ms: int) -> None:
             raise RuntimeError("no more")
@@ -359,7 +377,7 @@ def test_a_timer_that_fails_is_a_processing_error(clock: Any) -> None:
     with TopologyTestDriver(processed(nothing, set_up)) as driver:
         driver.input("in").pipe("a", "x", at_ms=12)
         fires = driver.commit if clock == "stream" else lambda: driver.advance_time(10)
-        with pytest.raises(ProcessingError, match="RuntimeError: no more"):
+        with pytest.raises(UserCodeError, match=r"task 0_0: .* RuntimeError: no more"):
             fires()
 
 

@@ -4,7 +4,17 @@ from typing import Any
 
 import pytest
 
-from streamcore import INT64, STR, Consumed, Materialized, Produced, StreamsBuilder, Topology
+from streamcore import (
+    INT64,
+    STR,
+    Consumed,
+    Grouped,
+    Materialized,
+    Produced,
+    StreamsBuilder,
+    Topology,
+    tumbling,
+)
 from streamcore.testing.driver import TopologyTestDriver
 
 NUMBERS = Consumed(key=STR, value=INT64)
@@ -133,3 +143,25 @@ def test_a_store_without_a_cache_forwards_each_update() -> None:
             driver.input("in").pipe("a", value, at_ms=1)
         driver.run()
         assert pairs(driver) == [("a", 1), ("a", 2), ("a", 3)]
+
+
+@pytest.mark.parametrize("kind", ["table", "count"])
+def test_what_stands_for_several_records_is_late_only_if_all_of_them_are(kind: str) -> None:
+    """The first record of x is in order, the second late: the result stands for both."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", NUMBERS)
+    if kind == "table":
+        results = stream.to_table(Materialized("newest")).to_stream()
+    else:
+        results = stream.group_by_key().count(Materialized("counted")).to_stream()
+    windowed = results.group_by(lambda key, _n: key, Grouped(key=STR, value=INT64)).windowed_by(
+        tumbling(size_ms=10)
+    )
+    windowed.count(Materialized("windowed"))
+    with TopologyTestDriver(builder.build()) as driver:
+        for key, at_ms in [("x", 5), ("y", 100), ("x", 4), ("z", 3)]:
+            driver.input("in").pipe(key, 1, at_ms=at_ms)
+        driver.commit()
+        found = {key.key: key.window.start_ms for key in driver.stored("windowed")}
+        assert found == {"x": 0, "y": 100}
+        assert driver.dropped() == {"late": 1}

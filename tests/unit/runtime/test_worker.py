@@ -1,6 +1,7 @@
 """A worker against the in-memory broker: what it commits, what it drops, what it survives."""
 
 import pytest
+from structlog.testing import capture_logs
 from tests.unit.runtime.simulated import (
     CHANGELOG,
     NAMES,
@@ -10,6 +11,7 @@ from tests.unit.runtime.simulated import (
     word_count,
 )
 
+from streamcore import INT64, STR, windowed_serde
 from streamcore.errors import (
     DeserializationError,
     ProcessingError,
@@ -162,6 +164,18 @@ def test_an_undecodable_record_stops_in_front_of_itself() -> None:
     assert committed(cluster, "words", 0) == 2
 
 
+def test_stopping_at_a_record_waits_until_what_is_in_front_of_it_is_durable() -> None:
+    cluster = Cluster(partitions=1)
+    cluster.feed(["a", "b"], OLD_MS)
+    cluster.broker.write("words", None, b"\xff\xfe{", OLD_MS)
+    worker = cluster.worker(commit_budget_ms=0)
+    cluster.broker.faults.next("producer.flush", False, times=6)
+    with pytest.raises(DeserializationError, match="offset 2"):
+        cluster.run(worker, turns=60)
+    assert cluster.broker.faults.left == []
+    assert committed(cluster, "words", 0) == 2
+
+
 def test_dead_letters_go_to_their_topic() -> None:
     cluster = Cluster(partitions=1)
     cluster.broker.create("dead", 1)
@@ -214,6 +228,24 @@ def test_a_commit_without_an_answer_is_tried_again_with_the_same_memory() -> Non
     assert worker.metrics.value("streamcore_rebuilds_total") == 0
 
 
+def test_a_commit_that_is_never_answered_is_tried_less_and_less_often() -> None:
+    cluster = Cluster(partitions=1)
+    worker = cluster.worker()
+    cluster.settle(worker)
+    cluster.feed(["a", "b", "a"], OLD_MS)
+    cluster.broker.faults.next("consumer.commit", RetriableError("no answer"), times=1_000)
+    with capture_logs() as lines:
+        cluster.run(worker, turns=1_200, step_ms=50)  # a minute
+    tries = 1_000 - len(cluster.broker.faults._queued["consumer.commit"])
+    assert 10 <= tries <= 20
+    assert 5 <= len(lines) <= 7
+    assert all("not answered in time: no answer" in line["reason"] for line in lines)
+    cluster.broker.faults.clear()
+    cluster.settle(worker)
+    assert cluster.counts() == dict(cluster.fed)
+    assert worker.metrics.value("streamcore_rebuilds_total") == 0
+
+
 def test_an_unknown_end_of_a_transaction_is_settled_by_a_new_producer() -> None:
     cluster = Cluster(partitions=1, guarantee="exactly_once_v2")
     cluster.feed(["a", "b", "a"], OLD_MS)
@@ -234,20 +266,86 @@ def test_a_fenced_producer_is_replaced() -> None:
     assert cluster.counts() == dict(cluster.fed)
 
 
-def test_a_refused_record_stops_the_worker_or_is_counted() -> None:
-    for policy in ("stop", "continue"):
-        cluster = Cluster(partitions=1)
-        worker = cluster.worker(production_error=policy)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_result_that_the_broker_refuses_stops_the_worker_in_front_of_it(guarantee: str) -> None:
+    cluster = Cluster(partitions=1, guarantee=guarantee)
+    cluster.broker.topics["windowed-counts"].settings["max.message.bytes"] = "40"
+    worker = cluster.worker()
+    cluster.feed(["a", "x" * 50, "b"], OLD_MS)
+    with pytest.raises(ProductionError, match=r"too large; .* set production_error"):
+        cluster.run(worker)
+    assert worker.state is WorkerState.ERROR
+    worker.close()
+    assert committed(cluster, REPARTITION, 0) <= 0
+
+
+def test_results_that_the_broker_refuses_are_left_out_and_counted_one_by_one() -> None:
+    cluster = Cluster(partitions=1)
+    cluster.broker.topics["windowed-counts"].settings["max.message.bytes"] = "40"
+    worker = cluster.worker(production_error="continue")
+    cluster.feed(["a", "x" * 50, "b", "y" * 50, "z" * 50], OLD_MS)
+    with capture_logs() as lines:
         cluster.settle(worker)
-        cluster.broker.delete("windowed-counts")
-        cluster.feed(["a"], OLD_MS)
-        if policy == "stop":
-            with pytest.raises(ProductionError, match="unknown topic"):
-                cluster.run(worker)
-        else:
-            cluster.settle(worker)
-            assert worker.metrics.value("streamcore_rows_refused_total") == 1
-            assert cluster.lag() == 0
+    assert {word for word, _ in cluster.counts()} == {"a", "b"}
+    assert worker.metrics.value("streamcore_rows_refused_total") == 3
+    told = [line for line in lines if line["event"] == "records were refused and are left out"]
+    assert [line["records"] for line in told] == [3]
+    assert cluster.lag() == 0
+    assert worker.stop(cluster.clock.now_ms())
+
+
+def test_results_that_the_broker_refuses_are_dead_lettered_before_the_offsets() -> None:
+    cluster = Cluster(partitions=1)
+    cluster.broker.create("dead", 1, {"message.timestamp.after.max.ms": "3600000"})
+    cluster.broker.topics["windowed-counts"].settings["message.timestamp.after.max.ms"] = "60000"
+    task = {"dead_letter_topic": "dead", "max_timestamp_ahead_ms": 9_000_000}
+    worker = cluster.worker(production_error="dead-letter", task=task)
+    cluster.run(worker, turns=3)
+    ahead_ms = cluster.clock.now_ms() + 7_200_000
+    cluster.feed(["early"], ahead_ms)
+    cluster.run(worker, turns=1)
+    offsets = cluster.broker.group(NAMES.group).offsets
+    before = dict(offsets)
+    for _ in range(100):
+        if cluster.broker.read("dead"):
+            break
+        before = dict(offsets)
+        cluster.run(worker, turns=1)
+    at = TopicPartition(REPARTITION, 0)  # committed in the same turn, not later
+    assert offsets[at] != before.get(at)
+    (dead,) = cluster.broker.read("dead")
+    start_ms = ahead_ms // 10_000 * 10_000
+    key = windowed_serde(STR, size_ms=10_000).deserialize(dead.key or b"")
+    assert (key.key, key.window.start_ms) == ("early", start_ms)
+    assert INT64.deserialize(dead.value or b"") == 1
+    headers = dict(dead.headers)
+    assert headers["sc-dead-topic"] == b"windowed-counts"
+    assert headers["sc-dead-partition"] == b"0"
+    assert headers["sc-dead-timestamp"] == str(ahead_ms).encode()
+    assert b"too far ahead" in (headers["sc-dead-reason"] or b"")
+    assert dead.stamp_ms <= cluster.clock.now_ms()
+    assert worker.metrics.value("streamcore_rows_refused_total") == 1
+
+
+def test_a_dead_letter_that_is_refused_stops_the_worker() -> None:
+    cluster = Cluster(partitions=1)
+    cluster.broker.create("dead", 1, {"max.message.bytes": "40"})
+    cluster.broker.topics["windowed-counts"].settings["max.message.bytes"] = "40"
+    worker = cluster.worker(production_error="dead-letter", task={"dead_letter_topic": "dead"})
+    cluster.feed(["x" * 50], OLD_MS)
+    with pytest.raises(ProductionError, match="dead partition 0"):
+        cluster.run(worker)
+    assert committed(cluster, REPARTITION, 0) <= 0
+
+
+def test_a_topic_that_is_gone_is_no_record_to_go_on_without() -> None:
+    cluster = Cluster(partitions=1)
+    worker = cluster.worker(production_error="continue")
+    cluster.settle(worker)
+    cluster.broker.delete("windowed-counts")
+    cluster.feed(["a"], OLD_MS)
+    with pytest.raises(ProductionError, match="unknown topic"):
+        cluster.run(worker)
 
 
 def test_the_worker_gives_up_when_rebuilding_never_helps() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamcore.adapters.leveldb import LevelDbEngine
-from streamcore.errors import TaskCorruptedError
+from streamcore.errors import TopicError
 from streamcore.model import NO_TIME_MS, Position
 from streamcore.serde.base import serde_of
 from streamcore.state.build import build_store
@@ -162,7 +162,7 @@ def test_a_restore_leaves_out_windows_that_are_closed_for_good(engine: Engine) -
 
 def test_a_changelog_of_something_else_is_told(engine: Engine) -> None:
     store = open_store(engine)
-    with pytest.raises(TaskCorruptedError, match="counts-changelog"):
+    with pytest.raises(TopicError, match="counts-changelog"):
         store.restore([b"short"], [b"1"], [1], Position(9, "id"), NO_TIME_MS)
 
 

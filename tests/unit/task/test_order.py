@@ -61,14 +61,22 @@ def test_two_topics_are_merged_by_time_whatever_the_batches(
 
 
 def test_an_input_that_was_not_read_to_its_end_is_waited_for() -> None:
-    with TopologyTestDriver(merged(False), exactly_once=True) as driver:
+    with TopologyTestDriver(merged(False), batch_rows=1) as driver:
         driver.auto_run = False
-        driver.input("two").pipe("k", "late in one", at_ms=9)
-        driver.input("one").pipe("k", "first", at_ms=5)
+        driver.input("two").pipe("k", "second", at_ms=9)
+        for value, at_ms in [("first", 5), ("third", 10)]:
+            driver.input("one").pipe("k", value, at_ms=at_ms)
         task = driver.tasks[TaskId(0, 0)]
-        assert task.process(driver.now_ms, 100) == 0, "nothing was fetched yet"
-        driver.run()
-        assert task.rows_processed == 2
+        one, two = task.inputs
+        driver._feed(task, two)
+        assert task.process(driver.now_ms, 100) == 0, "nobody knows what waits in the other"
+        driver._feed(task, one)
+        assert task.process(driver.now_ms, 100) == 1, "there is more, and it may be older"
+        driver._feed(task, one)
+        assert task.process(driver.now_ms, 100) == 2
+        driver.commit()
+        written = [record.value for record in driver.output("out").read()]
+        assert written == ["first", "second", "third"]
 
 
 def test_a_source_with_fewer_partitions_holds_nobody_up() -> None:

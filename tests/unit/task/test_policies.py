@@ -9,6 +9,7 @@ from streamcore import (
     JSON,
     STR,
     Consumed,
+    Grouped,
     Materialized,
     Produced,
     StreamsBuilder,
@@ -21,7 +22,7 @@ from streamcore.errors import (
     RecordError,
     TimestampError,
 )
-from streamcore.model import OffsetAndMetadata, TaskId, TopicPartition
+from streamcore.model import Fetched, OffsetAndMetadata, TaskId, TopicPartition
 from streamcore.task import Task, TaskConfig
 from streamcore.testing.driver import FAR_FUTURE_MS, TopologyTestDriver
 
@@ -79,6 +80,7 @@ def test_the_dead_letter_is_the_record_byte_for_byte_with_its_origin() -> None:
             ("sc-dead-topic", b"in"),
             ("sc-dead-partition", b"0"),
             ("sc-dead-offset", b"1"),
+            ("sc-dead-timestamp", b"5"),
             ("sc-dead-reason", b"DeserializationError: value as json: invalid utf-8 at byte 0"),
         )
         assert list(driver.stored("counts").values()) == [3]
@@ -149,6 +151,18 @@ def test_records_without_a_usable_timestamp_are_skipped_also_at_the_end() -> Non
         driver.run()
         assert driver.dropped() == {}
         assert list(driver.stored("counts").values()) == [1]
+
+
+def test_the_offset_moves_behind_a_skipped_record_with_that_record() -> None:
+    with driver_with(json_counts(), timestamp_error="continue") as driver:
+        task = the_task(driver)
+        stamps_ms = [12_000, -1, -1]
+        task.accept(Fetched(AT, [5, 6, 9], [b"x"] * 3, [b"1"] * 3, stamps_ms, None, 10))
+        moved = []
+        for _ in range(3):
+            task.process(driver.now_ms, 1)
+            moved.append(task.next_offsets[AT])
+        assert moved == [6, 7, 10]
 
 
 @pytest.mark.parametrize("at_ms", [-1, FAR_FUTURE_MS + HOUR_MS + 1])
@@ -286,3 +300,50 @@ def test_nothing_is_committed_for_a_task_that_has_done_nothing() -> None:
         driver.commit()
         assert the_task(driver).cut(driver.now_ms) is None
         assert driver.committed("in", 0) == OffsetAndMetadata(0, driver.committed("in", 0).metadata)
+
+
+@pytest.mark.parametrize("batch_rows", [1, 3, 100])
+@pytest.mark.parametrize("policy", ["continue", "dead-letter"])
+def test_a_row_that_fails_before_anything_was_sent_needs_no_rebuild(
+    policy: str, batch_rows: int
+) -> None:
+    settings = {"processing_error": policy, "dead_letter_topic": "dead"}
+    with driver_with(strict_upper(), **settings) as driver:
+        driver.batch_rows = batch_rows
+        for value in (b"bad", b"a", b"b", b"bad", b"c", b"bad"):
+            driver.input("in").pipe(b"k", value, at_ms=1)
+        driver.run()
+        driver.commit()
+        assert [record.value for record in driver.output("out").read()] == [b"A", b"B", b"C"]
+        assert driver.dropped() == {"processing": 3}
+        assert driver.committed("in", 0).offset == 6
+        if policy == "dead-letter":
+            assert [entry.value for entry in driver.log("dead")[0]] == [b"bad"] * 3
+
+
+def test_rows_that_are_tried_again_are_counted_once_and_those_that_fail_move_no_clock() -> None:
+    keys: dict[bytes, Any] = {b"bad": 5, b"none": None}  # 5 is refused by the serde of the sink
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", Consumed(key=BYTES, value=BYTES))
+        .group_by(lambda _key, value: keys.get(value, "a"), Grouped(key=STR, value=BYTES))
+        .windowed_by(tumbling(size_ms=10))
+        .count(Materialized("counts"))
+    )
+    with driver_with(builder.build(), processing_error="continue") as driver:
+        for value, at_ms in ((b"a", 1), (b"none", 1), (b"bad", 100), (b"a", 2)):
+            driver.input("in").pipe(b"k", value, at_ms=at_ms)
+        driver.run()
+        driver.commit()
+        assert list(driver.stored("counts").values()) == [2]
+        assert driver.dropped() == {"processing": 1, "null_key": 1}
+
+
+def test_a_dead_letter_from_the_future_has_a_stamp_that_a_broker_takes() -> None:
+    settings = {"timestamp_error": "dead-letter", "dead_letter_topic": "dead"}
+    with driver_with(json_counts(), **settings) as driver:
+        ahead_ms = driver.now_ms + 365 * 24 * 3_600_000
+        driver.input("in").pipe_bytes(b"k", b"1", at_ms=ahead_ms)
+        (entry,) = driver.log("dead")[0]
+        assert entry.stamp_ms == driver.now_ms
+        assert ("sc-dead-timestamp", str(ahead_ms).encode()) in entry.headers

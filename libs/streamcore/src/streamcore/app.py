@@ -167,12 +167,13 @@ def worker_settings(config: StreamsConfig, names: Names) -> WorkerSettings:
         ),
         guarantee=config.processing_guarantee,
         commit_interval_ms=config.commit_interval_ms,
-        cache_max_bytes=config.cache_max_bytes or 64 * 1024 * 1024,
+        cache_max_bytes=config.cache_max_bytes or 32 * 1024 * 1024,
         offset_reset=config.auto_offset_reset,
         production_error=config.production_error,
         repartition_purge_interval_ms=config.repartition_purge_interval_ms,
         poll_rows_max=config.poll_rows_max,
         revoke_budget_ms=min(20_000, config.max_poll_interval_ms // 2),
+        stop_budget_ms=config.shutdown_timeout_ms,
     )
 
 

@@ -102,6 +102,10 @@ class StreamsConfig:
     ``kafka_settings`` are handed to librdkafka; a key may begin with ``consumer.``, ``restore.``,
     ``producer.`` or ``admin.`` to reach that kind of client only.
 
+    ``cache_max_bytes`` is the memory of a worker that has all tasks. Half of it is for what changed
+    since the last commit (a commit comes early when that is full), half for reading; 0 sends each
+    update on at once.
+
     :raises ConfigError: with every problem found.
     """
 
@@ -125,6 +129,7 @@ class StreamsConfig:
     session_timeout_ms: int = 10_000
     max_poll_interval_ms: int = 300_000
     transaction_timeout_ms: int = 10_000
+    shutdown_timeout_ms: int = 25_000
     auto_offset_reset: OffsetReset = "earliest"
 
     deserialization_error: Policy = "stop"
@@ -137,7 +142,7 @@ class StreamsConfig:
     max_timestamp_ahead_ms: int = 3_600_000
     idle_after_ms: int = 60_000
 
-    cache_max_bytes: int = 64 * 1024 * 1024
+    cache_max_bytes: int = 32 * 1024 * 1024
     poll_rows_max: int = 1_000
     buffered_rows_max: int = 10_000
     replication_factor: int = -1
@@ -218,6 +223,11 @@ def _choices(config: StreamsConfig) -> Iterator[str]:
     for name, values in legal.items():
         if getattr(config, name) not in values:
             yield f"{name} is {getattr(config, name)!r}; it must be one of {', '.join(values)}"
+    if config.exactly_once and config.production_error != "stop":
+        yield (
+            f"production_error is {config.production_error!r}; under exactly_once_v2 it must be "
+            "'stop': a refused record takes its whole transaction with it"
+        )
     dead_lettered = [name for name in policies if getattr(config, name) == "dead-letter"]
     if dead_lettered and not config.dead_letter_topic:
         yield f"{dead_lettered[0]} is 'dead-letter', and dead_letter_topic is not set"
@@ -229,6 +239,7 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {
     "session_timeout_ms": (1_000, 3_600_000),
     "max_poll_interval_ms": (1_000, 86_400_000),
     "transaction_timeout_ms": (1_000, 900_000),  # the broker's own default limit
+    "shutdown_timeout_ms": (1, 28_000),  # platforms kill after 30 s
     "max_timestamp_ahead_ms": (0, None),
     "idle_after_ms": (0, None),
     "cache_max_bytes": (0, None),

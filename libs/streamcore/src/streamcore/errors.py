@@ -12,6 +12,7 @@
     │   ├── TimestampError
     │   ├── ProcessingError
     │   └── ProductionError
+    ├── UserCodeError                STOP       a timer, or a function called at a commit, failed
     ├── StateDirLockedError          RETRY      another process has the folder
     ├── StateDirError                STOP       no space, no right: the folder is of no use
     ├── StoreDamagedError            REBUILD    with the store's folder set aside and begun anew
@@ -29,7 +30,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import ClassVar
 
-from streamcore.model import TaskId, TopicPartition
+from streamcore.model import Refused, TaskId, TopicPartition
 
 
 class Recovery(Enum):
@@ -104,10 +105,31 @@ class ProcessingError(RecordError):
 
 
 class ProductionError(RecordError):
-    """A record that we wanted to write was refused; partition and offset may be unknown (-1)."""
+    """Records that we wanted to write were refused; partition and offset may be unknown (-1).
+
+    ``refused`` names them, where the producer finds them out: then all others are written.
+    """
 
     what = "could not be written"
     setting = "production_error"
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        reason: str,
+        refused: Sequence[Refused] = (),
+    ) -> None:
+        super().__init__(partition, offset, reason)
+        self.refused = tuple(refused)
+
+
+class UserCodeError(StreamsError):
+    """A user's timer or function failed where no single record is to blame: no policy can help."""
+
+    def __init__(self, task: TaskId, where: str, reason: str) -> None:
+        self.task, self.where, self.reason = task, where, reason
+        super().__init__(f"task {task}: a user's function failed {where}: {reason}")
 
 
 class StateDirLockedError(StreamsError):

@@ -113,6 +113,15 @@ class Send:
     partition_keys: Sequence[bytes] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that the broker will not take, as it was sent; the partition may be unknown (-1)."""
+
+    send: Send
+    partition: int
+    reason: str
+
+
 @dataclass(slots=True)
 class CommitPoint:
     """What one task wants committed: offsets with clocks and watermarks in their metadata."""

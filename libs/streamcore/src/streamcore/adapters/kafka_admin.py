@@ -4,6 +4,7 @@ No request here goes to a group's coordinator: librdkafka ends the process when 
 times out before its connection is up.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
@@ -52,10 +53,10 @@ class KafkaAdmin:
     one (the old connection may be the reason).
     """
 
-    def __init__(self, settings: Settings, replication_factor: int = -1) -> None:
+    def __init__(self, settings: Settings, log: RareLog, replication_factor: int = -1) -> None:
         self._settings = settings
         self._replication_factor = replication_factor
-        self._log = RareLog("admin")
+        self._log = log
         self._made: AdminClient | None = None
 
     def partitions(self, topics: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
@@ -131,16 +132,26 @@ class KafkaAdmin:
             if not isinstance(answer, KafkaError):
                 continue
             if answer.code() in _CREATION_REFUSED:
-                self._log.warn(f"creating {name}", answer.str())
+                self._log.tell(f"creating {name}", answer.str())
                 refused.append(name)
             elif answer.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise translate(answer, f"creating {name}")
         if refused:
             raise TopicCreationRefusedError(refused)
-        shown = self.partitions(wanted, timeout_ms)
-        missing = [name for name, count in shown.items() if count is None]
-        if missing:
-            raise RetriableError(f"created, but not to be seen yet: {', '.join(missing)}")
+        self._wait_until_shown(wanted, timeout_ms)
+
+    def _wait_until_shown(self, topics: Iterable[str], timeout_ms: int) -> None:
+        """A topic that is made is not known to every broker at once."""
+        deadline_s = time.monotonic() + timeout_ms / 1_000
+        missing = list(topics)
+        while True:
+            shown = self.partitions(missing, timeout_ms)
+            missing = [name for name, count in shown.items() if count is None]
+            if not missing:
+                return
+            if time.monotonic() > deadline_s:
+                raise RetriableError(f"made, but not shown yet: {', '.join(missing)}")
+            time.sleep(0.02)
 
     def offsets(
         self, partitions: Iterable[TopicPartition], where: str, timeout_ms: int
@@ -177,7 +188,7 @@ class KafkaAdmin:
         for place, future in futures.items():
             failure = future.exception() if future in done else None
             if failure is not None:
-                self._log.warn("records were not purged", f"{place.topic}: {failure}")
+                self._log.tell("records were not purged", f"{place.topic}: {failure}")
 
     def serve(self) -> None:
         """Take away events that have piled up."""

@@ -13,9 +13,11 @@ from streamcore.adapters.kafka_settings import (
     producer_settings,
     reader_settings,
 )
+from streamcore.adapters.kafka_sifter import SiftingProducer
+from streamcore.adapters.rare_log import RareLog
 from streamcore.config import StreamsConfig
 
-Client = KafkaConsumer | KafkaProducer | KafkaChangelogReader | KafkaAdmin
+Client = KafkaConsumer | KafkaProducer | SiftingProducer | KafkaChangelogReader | KafkaAdmin
 C = TypeVar("C", bound=Client)
 
 
@@ -31,27 +33,36 @@ class KafkaCluster:
         self._config = config
         self._group = group
         self._identity: Settings = {"client.id": client_id or group}
+        self._log = RareLog()
         self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
     def consumer(self) -> KafkaConsumer:
         """Return a new member-to-be of the group."""
         settings = {**consumer_settings(self._config, self._group), **self._identity}
-        return self._known(KafkaConsumer(settings, "consumer", self.serve))
+        return self._known(KafkaConsumer(settings, self._log, self.serve))
 
     def changelog_reader(self) -> KafkaChangelogReader:
         """Return a new reader of changelogs."""
         settings = {**reader_settings(self._config, self._group), **self._identity}
-        return self._known(KafkaChangelogReader(settings, "restore"))
+        return self._known(KafkaChangelogReader(settings, self._log))
 
-    def producer(self, transactional_id: str | None = None) -> KafkaProducer:
-        """Return a new producer, transactional if it is given an id."""
+    def producer(self, transactional_id: str | None = None) -> KafkaProducer | SiftingProducer:
+        """Return a new producer, transactional if it is given an id.
+
+        Where the policy is to go on without records that the broker refuses, it finds them out.
+        """
         settings = {**producer_settings(self._config, transactional_id), **self._identity}
-        return self._known(KafkaProducer(settings, "producer"))
+        if self._config.production_error == "stop":
+            return self._known(KafkaProducer(settings, self._log))
+        assert transactional_id is None, "a transaction cannot go on without a record"
+        # It is never flushed, so batches must not wait long to be filled.
+        settings |= {"enable.gapless.guarantee": True, "linger.ms": 10}
+        return self._known(SiftingProducer(lambda: KafkaProducer(settings, self._log)))
 
     def admin(self) -> KafkaAdmin:
         """Return a new client for questions about topics."""
         settings = {**admin_settings(self._config), **self._identity}
-        return self._known(KafkaAdmin(settings, self._config.replication_factor))
+        return self._known(KafkaAdmin(settings, self._log, self._config.replication_factor))
 
     def serve(self) -> None:
         """Take away the events of every client that is still held, but for rows."""

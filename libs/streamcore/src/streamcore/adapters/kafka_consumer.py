@@ -21,8 +21,8 @@ CLOSE_TIMEOUT_S = 5.0
 class _Reader:
     """What both have in common: read assigned partitions, from given positions."""
 
-    def __init__(self, settings: Settings, client: str) -> None:
-        self._log = RareLog(client)
+    def __init__(self, settings: Settings, log: RareLog) -> None:
+        self._log = log
         self._client = Consumer({**settings, "error_cb": self._log.on_error})
         self._positions: dict[TopicPartition, int] = {}
         self._held: list[Fetched] = []
@@ -74,7 +74,7 @@ class _Reader:
         try:
             closing.run(self._client.close, CLOSE_TIMEOUT_S)
         except TimeoutError as late:
-            self._log.warn("left without goodbye", str(late))
+            self._log.tell("left without goodbye", str(late))
 
     def _fail_if_it_must(self) -> None:
         """Raise what a callback has left behind."""
@@ -95,7 +95,7 @@ class _Reader:
         elif error.code() in REFUSED or error.fatal():
             raise translate(error, "reading")
         else:
-            self._log.warn(f"reading {error.name()}", error.str())
+            self._log.tell(f"reading {error.name()}", error.str())
 
 
 class KafkaChangelogReader(_Reader):
@@ -112,11 +112,12 @@ class KafkaConsumer(_Reader):
     """
 
     def __init__(
-        self, settings: Settings, client: str, serve_others: Callable[[], None] | None = None
+        self, settings: Settings, log: RareLog, serve_others: Callable[[], None] | None = None
     ) -> None:
-        super().__init__(settings, client)
+        super().__init__(settings, log)
         self._serve_others = serve_others
         self._commits: Bounded[list[Place]] = Bounded("commit")
+        self._paused: set[TopicPartition] = set()
         self._listener: RebalanceListener | None = None
         self._membership: Any = None
         self._has_assigned = False
@@ -142,17 +143,25 @@ class KafkaConsumer(_Reader):
         """Nothing: its events come with ``poll``, and rebalances may come nowhere else."""
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets, and no others."""
+        """Read these partitions from these offsets, and no others; none is paused then."""
         self._has_assigned = True
+        # librdkafka keeps the mark over any number of assignments, whoever has forgotten it.
+        if self._paused:
+            self._client.resume([Place(*source) for source in self._paused])
+            self._paused.clear()
         super().assign(positions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Give no rows of these partitions; those that are not assigned are left out."""
-        self._client.pause([Place(*source) for source in partitions if source in self._positions])
+        ours = [source for source in partitions if source in self._positions]
+        self._paused.update(ours)
+        self._client.pause([Place(*source) for source in ours])
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo ``pause``."""
-        self._client.resume([Place(*source) for source in partitions if source in self._positions])
+        ours = [source for source in partitions if source in self._positions]
+        self._paused.difference_update(ours)
+        self._client.resume([Place(*source) for source in ours])
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on from there."""

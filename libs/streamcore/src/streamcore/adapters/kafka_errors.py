@@ -123,8 +123,8 @@ def translate(failure: KafkaException | KafkaError, doing: str) -> StreamsError:
     code = error.code()
     meanings: tuple[tuple[bool, type[StreamsError]], ...] = (
         (code in MEMBER_GONE, MemberFencedError),
+        (code in REFUSED, AuthorizationError),  # fatal, some of them: a new producer helps nobody
         (code in PRODUCER_GONE or error.fatal(), ProducerFencedError),
-        (code in REFUSED, AuthorizationError),
         (error.txn_requires_abort(), TransactionAbortedError),
         (error.retriable() or code in PASSING, RetriableError),
         (code in TOPIC_MISSING, TopicError),

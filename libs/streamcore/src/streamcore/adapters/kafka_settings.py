@@ -58,8 +58,8 @@ def producer_settings(config: StreamsConfig, transactional_id: str | None) -> Se
         # A worker that was frozen for longer than its session must not write any more.
         "message.timeout.ms": timeout_ms,
         # librdkafka would hold 1 GiB; a full queue is back-pressure, and that is what we want.
-        "queue.buffering.max.kbytes": 64 * 1024,
-        "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 32 * 1024,
+        "queue.buffering.max.messages": 100_000,
         "delivery.report.only.error": True,
         **transaction,
         **_own(config.kafka_settings, "producer"),
@@ -110,7 +110,7 @@ def _reading(group: str) -> Settings:
         # Prefetched rows are bounded: by default 64 MiB, and a queue over its limit is looked at
         # again after a whole second, which alone keeps a reader to some 200,000 rows a second.
         "queued.max.messages.kbytes": 16 * 1024,
-        "queued.min.messages": 20_000,
+        "queued.min.messages": 5_000,
         "fetch.queue.backoff.ms": 10,
         "max.partition.fetch.bytes": 1024 * 1024,
         "fetch.max.bytes": 16 * 1024 * 1024,

@@ -6,27 +6,36 @@ from collections.abc import Callable
 import structlog
 from confluent_kafka import KafkaError
 
+_UNREACHABLE = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - how the binding spells local codes
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
+    }
+)
+
 
 class RareLog:
     """Writes one line per kind of fault, and says the next time how many were left out.
 
-    A broker that is away makes each client report it several times a second. Who reads the log
-    needs to know that it is so and that it still is.
+    A broker that is away makes each client report it several times a second, in several words. Who
+    reads the log needs to know that it is so and that it still is. All clients of a process share
+    one.
     """
 
     def __init__(
         self,
-        client: str,
         interval_s: float = 10.0,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._log = structlog.get_logger("streamcore.kafka").bind(client=client)
+        self._log = structlog.get_logger("streamcore.kafka")
         self._interval_s = interval_s
         self._monotonic_s = monotonic_s
         self._told_s: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
-    def warn(self, kind: str, reason: str) -> None:
+    def tell(self, kind: str, reason: str) -> None:
         """Tell it, unless the same kind was told less than an interval ago."""
         now_s = self._monotonic_s()
         if now_s < self._told_s.get(kind, float("-inf")) + self._interval_s:
@@ -38,4 +47,7 @@ class RareLog:
 
     def on_error(self, error: KafkaError) -> None:
         """Be librdkafka's ``error_cb``: news of brokers and connections, most of them passing."""
-        self.warn(f"broker trouble {error.name()}", error.str())
+        if error.code() in _UNREACHABLE:
+            self.tell("no connection to a broker", f"{error.str()} ({error.name()})")
+        else:
+            self.tell(f"broker trouble {error.name()}", error.str())

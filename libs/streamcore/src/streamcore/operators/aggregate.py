@@ -59,9 +59,10 @@ class TableAggregate:
             keep = [
                 k is not None and v is not None for k, v in zip(rows.keys, rows.values, strict=True)
             ]
-            no_key = rows.keys.count(None)
-            self._drops[NULL_KEY] += no_key
-            self._drops[NULL_VALUE] += keep.count(False) - no_key
+            if no_key := rows.keys.count(None):
+                self._drops[NULL_KEY] += no_key
+            if no_value := keep.count(False) - no_key:
+                self._drops[NULL_VALUE] += no_value
             rows = take(rows, keep)
         if not len(rows):
             return
@@ -189,7 +190,8 @@ class WindowAggregate:
             within = [stamp_ms < end_ms for stamp_ms in rows.stamps_ms]
             in_time = [clock_ms < closes_ms for clock_ms in rows.clocks_ms]
             members = [row for row, inside in enumerate(within) if inside and in_time[row]]
-            self._drops[LATE] += within.count(True) - len(members)
+            if late := within.count(True) - len(members):
+                self._drops[LATE] += late
             if members:
                 self._add_to(start_ms, [keys[row] for row in members], pick(rows, members))
 

@@ -56,6 +56,36 @@ class Operator(Protocol):
         """How many entries wait in memory for the next ``flush``."""
 
 
+class Trace:
+    """Whether rows have left a mark since it was wiped: in an operator's memory, or in the outbox.
+
+    User code that fails before any did can simply be tried again with fewer rows.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = False
+
+    def before(self, step: Step) -> Step:
+        """Return the step of an operator, which may have changed something even if it fails."""
+
+        def traced(rows: Rows) -> None:
+            self.left = True
+            step(rows)
+
+        return traced
+
+    def after(self, step: Step) -> Step:
+        """Return the step of a sink, which sends all rows or, if it fails, none."""
+
+        def traced(rows: Rows) -> None:
+            step(rows)
+            self.left = True
+
+        return traced
+
+
 def fan_out(steps: list[Step]) -> Step:
     """Return one step that feeds all of ``steps`` with the same rows, in order."""
     if not steps:

@@ -18,6 +18,11 @@ class Backoff:
         self._told_at_ms: int | None = None
         self._untold = 0
 
+    @property
+    def failing(self) -> bool:
+        """True from a failure on until ``succeeded``."""
+        return self._next_ms != FIRST_MS
+
     def failed(self, reason: str, now_ms: int) -> None:
         """Hold from now on; one log line per ten seconds, however often this is called."""
         self._until_ms = now_ms + self._next_ms
@@ -32,9 +37,9 @@ class Backoff:
         return now_ms < self._until_ms
 
     def succeeded(self) -> None:
-        """Begin anew with short waits."""
-        if self._next_ms != FIRST_MS:
-            self._next_ms, self._until_ms = FIRST_MS, 0
+        """Begin anew with short waits. What failed has succeeded, and not just something else."""
+        if self.failing:
+            self._next_ms, self._until_ms, self._untold = FIRST_MS, 0, 0
             if self._told_at_ms is not None:
                 _log.info("going on")
-                self._told_at_ms, self._untold = None, 0
+                self._told_at_ms = None

@@ -50,6 +50,8 @@ class Committer:
         self.durable: dict[TopicPartition, OffsetAndMetadata] = {}
         """What the commits of this generation have made durable."""
         self.commits = 0
+        self.unanswered = ""
+        """Why the last commit is not durable although everything was sent; empty: no such case."""
 
     @property
     def running(self) -> bool:
@@ -83,7 +85,7 @@ class Committer:
         if not self._points and not self._outbound.unflushed and not self._outbound.blocked:
             return True
         self._consumer = consumer
-        self._running = True
+        self._running, self.unanswered = True, ""
         try:
             return self._end(deadline, wait)
         finally:
@@ -122,7 +124,7 @@ class Committer:
         try:
             self._make_durable(deadline)
         except RetriableError as error:
-            _log.warning("the commit was not answered in time", reason=str(error))
+            self.unanswered = f"the commit was not answered in time: {error}"
             return False
         self._settle(positions)
         return True

@@ -30,7 +30,8 @@ DESCRIPTIONS: Final[dict[Name, str]] = {
     "streamcore_rows_restored_total": "Changelog records applied to stores.",
     "streamcore_rows_dropped_total": "Records that did not go on, by task and reason; anything "
     "but 'late' wants a look at who writes the input.",
-    "streamcore_rows_refused_total": "Records that the broker refused and the policy skipped.",
+    "streamcore_rows_refused_total": "Records that the broker refused, left out (or put into the "
+    "topic of dead letters) by policy.",
     "streamcore_commits_total": "Commits that are durable.",
     "streamcore_commits_failed_total": "Commits that failed or did not end in time; they are "
     "tried again, so only a steady rise is bad.",

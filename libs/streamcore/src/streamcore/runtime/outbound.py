@@ -10,9 +10,12 @@ from typing import Any
 
 import structlog
 
+from streamcore.clock import Clock
 from streamcore.errors import ProductionError, StreamsError
 from streamcore.model import OffsetAndMetadata, Send, TopicPartition
 from streamcore.runtime.ports import Producer
+from streamcore.runtime.settings import Policy
+from streamcore.task.dead_letter import dead_result
 
 _log = structlog.get_logger("streamcore.outbound")
 
@@ -21,11 +24,19 @@ class Outbound:
     """The one producer of a worker and all that is on its way to it."""
 
     def __init__(
-        self, make: Callable[[], Producer], *, transactional: bool, skip_refused: bool = False
+        self,
+        make: Callable[[], Producer],
+        clock: Clock,
+        *,
+        transactional: bool,
+        production_error: Policy = "stop",
+        dead_letter_topic: str | None = None,
     ) -> None:
         self._make = make
+        self._clock = clock
         self._transactional = transactional
-        self._skip_refused = skip_refused  # the policy for records that the broker refuses
+        self._production_error = production_error
+        self._dead_letter_topic = dead_letter_topic
         self._producer: Producer | None = None
         self._waiting: deque[Send] = deque()
         self._in_transaction = False
@@ -84,7 +95,8 @@ class Outbound:
     def flush(self, timeout_ms: int) -> bool:
         """Return True when everything sent so far is acknowledged.
 
-        A refused record is an error, unless the policy says to count it and go on.
+        A refused record is an error, unless the policy says to count it and go on, or to put it
+        into the topic of dead letters: then that one is waited for, too.
         """
         self.push()
         if not self.unflushed:
@@ -93,10 +105,7 @@ class Outbound:
         try:
             done = self._producer.flush(timeout_ms)
         except ProductionError as error:
-            if not self._skip_refused:
-                raise
-            self.refused += 1
-            _log.warning("a record was refused and is skipped", reason=error.reason)
+            self._pass(error)
             return False
         if done and not self._waiting:
             self.unflushed = False
@@ -137,6 +146,29 @@ class Outbound:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close()
+
+    def _pass(self, error: ProductionError) -> None:
+        """Go on without the records that were refused, as the policy says.
+
+        :raises ProductionError: the same, if there is no way to go on.
+        """
+        topic = self._dead_letter_topic
+        if self._production_error == "stop" or not error.refused:
+            raise error
+        if self._production_error == "dead-letter":
+            if any(refused.send.topic == topic for refused in error.refused):
+                raise error  # nothing is dropped silently
+            assert topic is not None, "checked with the settings"
+            now_ms = self._clock.now_ms()
+            self._waiting.extend(dead_result(topic, r, now_ms) for r in error.refused)
+        self.refused += len(error.refused)
+        _log.warning(
+            "records were refused and are left out",
+            records=len(error.refused),
+            partition=str(error.partition),
+            reason=error.reason,
+            dead_letters=topic if self._production_error == "dead-letter" else None,
+        )
 
     def _begun(self) -> Producer:
         assert self._producer is not None, "nothing may be sent before the producer is open"

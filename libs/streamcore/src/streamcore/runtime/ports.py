@@ -40,7 +40,7 @@ class Consumer(Protocol):
         """
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets, and no others."""
+        """Read these partitions from these offsets, and no others; none of them is paused then."""
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None: ...
 
@@ -90,7 +90,8 @@ class Producer(Protocol):
     def flush(self, timeout_ms: int) -> bool:
         """Return True when everything queued is acknowledged, False while something is not yet.
 
-        :raises ProductionError: if a record was refused; it is raised once per failed record set.
+        :raises ProductionError: if records were refused; it is raised once for all that are known.
+            Where it names them (``refused``) all others are acknowledged.
         :raises ProducerFencedError: if the producer can only be thrown away.
         """
 

@@ -6,12 +6,13 @@ last record's offset: markers and compaction leave holes. The group is polled me
 calls ``step``; nothing here waits for longer than one poll.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
 
-from streamcore.model import Position, TaskId, TopicPartition
+from streamcore.model import Fetched, Position, TaskId, TopicPartition
 from streamcore.runtime.ports import ChangelogReader
 from streamcore.task import Task
 from streamcore.topology.nodes import StoreSpec
@@ -74,6 +75,7 @@ class _Reading:
     first: int
     since_ms: int
     told_ms: int
+    until_committed: bool
     rows: int = 0
 
 
@@ -103,7 +105,15 @@ class Restorer:
             if start >= span.end:
                 continue
             self._readings[tp] = _Reading(
-                task, state.spec, start, span.end, span.topic_id, start, now_ms, now_ms
+                task=task,
+                spec=state.spec,
+                next_offset=start,
+                end=span.end,
+                topic_id=span.topic_id,
+                first=start,
+                since_ms=now_ms,
+                told_ms=now_ms,
+                until_committed=state.until_committed,
             )
             self._stale = True
             _log.info(
@@ -138,6 +148,8 @@ class Restorer:
             reading = self._readings.get(fetched.source)
             if reading is None:
                 continue
+            if reading.until_committed:
+                fetched = _up_to(fetched, reading.end)  # noqa: PLW2901
             if fetched.offsets:
                 rows = reading.task.restore(reading.spec.name, fetched, reading.topic_id)
                 reading.rows += rows
@@ -187,3 +199,19 @@ class Restorer:
             percent=100 * (reading.next_offset - reading.first) // (reading.end - reading.first),
             records_per_s=reading.rows * 1000 // took_ms,
         )
+
+
+def _up_to(fetched: Fetched, end: int) -> Fetched:
+    """Return the rows in front of ``end``: what lies behind it the task has not consumed yet."""
+    if fetched.next_offset <= end:
+        return fetched
+    rows = bisect_left(fetched.offsets, end)
+    return Fetched(
+        fetched.source,
+        fetched.offsets[:rows],
+        fetched.keys[:rows],
+        fetched.values[:rows],
+        fetched.stamps_ms[:rows],
+        None if fetched.headers is None else fetched.headers[:rows],
+        end,
+    )

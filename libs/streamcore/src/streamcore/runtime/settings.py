@@ -16,7 +16,7 @@ class WorkerSettings:
     task: TaskConfig
     guarantee: Guarantee = "at_least_once"
     commit_interval_ms: int = 1_000
-    cache_max_bytes: int = 64 * 1024 * 1024
+    cache_max_bytes: int = 32 * 1024 * 1024
     offset_reset: str = "earliest"
     production_error: Policy = "stop"
     replication_factor: int = -1
@@ -30,6 +30,7 @@ class WorkerSettings:
     commit_budget_ms: int = 5_000  # what one commit may wait within one turn; it is taken up again
     revoke_budget_ms: int = 20_000  # what a commit may take inside the revoke callback
     stop_budget_ms: int = 25_000  # what the last commit may take after a signal
+    markers_budget_ms: int = 1_000  # and the markers that follow it
     request_timeout_ms: int = 10_000  # one question to the cluster
     counts_check_interval_ms: int = 30_000  # how often partition counts are compared again
     labels: dict[str, str] = field(default_factory=dict)

@@ -7,15 +7,17 @@ stay open over a rebuild and over a rebalance that brings the task back.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from streamcore.errors import (
     FetchPositionGoneError,
     ProcessingError,
+    Recovery,
     RetriableError,
     StateDirLockedError,
+    StreamsError,
     TopicError,
 )
 from streamcore.model import OffsetAndMetadata, TaskId, TopicPartition
@@ -91,7 +93,7 @@ class Tasks:
         self._built: dict[TaskId, Task] = {}  # restoring, or restored and not yet started
         self._restored: set[TaskId] = set()  # the latter
         self._begins: dict[TaskId, dict[TopicPartition, OffsetAndMetadata]] = {}
-        self._gone: set[TopicPartition] = set()  # begin by the reset policy
+        self._gone: set[TopicPartition] = set()  # begin by the reset policy until they commit
         self._backoff = Backoff()
         self.running: dict[TaskId, Task] = {}
         self.by_partition: dict[TopicPartition, Task] = {}  # the running one that reads it
@@ -125,6 +127,7 @@ class Tasks:
         self._wanted = {task: tuple(parts) for task, parts in sorted(wanted.items())}
         self._troubles.keep_only(self._wanted)
         self._engines.keep_only(self._wanted)
+        self._gone.clear()
         self._backoff = Backoff()
 
     def drop(self, *, clean: bool) -> None:
@@ -161,24 +164,40 @@ class Tasks:
         return self._troubles.row_by_row(task.id)
 
     def relieve(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """After a commit: tasks that are past their failing rows go in batches again."""
-        self._troubles.relieve(committed)
-
-    def reset(self, partition: TopicPartition) -> bool:
-        """Let a partition begin by the reset policy, whatever is committed: its log lost that.
-
-        False where the policy is to stop.
+        """After a commit: tasks that are past their failing rows go in batches again, and what was
+        committed holds again.
         """
+        self._troubles.relieve(committed)
+        self._gone -= committed.keys()
+
+    def reset(self, gone: FetchPositionGoneError) -> bool:
+        """Let a partition begin by the reset policy, whatever is committed or kept in an external
+        store: its log lost that. False where the policy is to stop.
+        """
+        partition = gone.partition
         policy = self._resets[partition.topic]
         if policy == "error":
             return False
         _log.warning(
-            "the log does not hold the committed offset any more",
+            "the log does not hold the position where reading should go on",
             partition=str(partition),
+            position=gone.offset,
+            log_holds=self._holds(partition),
             begins_at=policy,
         )
         self._gone.add(partition)
         return True
+
+    def _holds(self, partition: TopicPartition) -> str:
+        timeout_ms = self._blueprint.settings.request_timeout_ms
+        try:
+            earliest, latest = (
+                self._admin.offsets([partition], where, timeout_ms)[partition]
+                for where in ("earliest", "latest")
+            )
+        except RetriableError:
+            return "unknown"
+        return f"offsets {earliest} to {latest}"
 
     # -- making tasks ------------------------------------------------------------------------
 
@@ -218,6 +237,11 @@ class Tasks:
             )
             self.rebuild([task_id])
             self._engines.discard(task_id, spec)
+        except StreamsError as error:
+            if error.recovery is Recovery.REBUILD_TASKS:
+                # The reader is past the rows that came with it: all that restore begin again.
+                self.rebuild(list(self._built))
+            raise
 
     def _make(self, consumer: Consumer, now_ms: int) -> None:
         missing = [
@@ -280,7 +304,7 @@ class Tasks:
             plan.names,
             plan.counts,
             engines,
-            plan.settings.task,
+            replace(plan.settings.task, commit_interval_ms=plan.settings.commit_interval_ms),
         )
         shares = self._wanted[task_id]
         if set(task.inputs) != set(shares):
@@ -353,7 +377,8 @@ class Tasks:
             begins = self._begins[task_id]
             ids = {tp: self.topic_ids.get(tp.topic, "") for tp in task.inputs}
             for tp, offset in task.external_positions(ids).items():
-                begins[tp] = OffsetAndMetadata(offset, begins[tp].metadata)
+                if tp not in self._gone:
+                    begins[tp] = OffsetAndMetadata(offset, begins[tp].metadata)
             task.start(begins, now_ms)
             self._restored.remove(task_id)
             del self._built[task_id], self._begins[task_id]
@@ -361,7 +386,6 @@ class Tasks:
             for tp in task.inputs:
                 self.by_partition[tp] = task
                 self.positions[tp] = begins[tp].offset
-                self._gone.discard(tp)
             self.must_assign = True
             _log.info("task runs", task=str(task_id), inputs=_listed(task.inputs))
 

@@ -7,34 +7,27 @@ of a turn in one place and are met by what they say themselves: ``Recovery``.
 """
 
 from collections.abc import Iterable
-from typing import NoReturn
 
 import structlog
 
-from streamcore.errors import (
-    FetchPositionGoneError,
-    ProcessingError,
-    ProducerFencedError,
-    RecordError,
-    Recovery,
-    RetriableError,
-    StreamsError,
-)
+from streamcore.errors import ProcessingError, RecordError, Recovery, StreamsError
 from streamcore.model import Fetched, TopicPartition
-from streamcore.runtime.backoff import Backoff
 from streamcore.runtime.commit import Committer
 from streamcore.runtime.deadline import Deadline
 from streamcore.runtime.engines import Engines
+from streamcore.runtime.last_commit import commit_at_last
 from streamcore.runtime.lifecycle import Lifecycle, StateListener, WorkerState
 from streamcore.runtime.metrics import Metrics
 from streamcore.runtime.outbound import Outbound
 from streamcore.runtime.ports import World
 from streamcore.runtime.rebalance import Callbacks
+from streamcore.runtime.recovery import Recoverer
 from streamcore.runtime.restore import Restorer
 from streamcore.runtime.settings import WorkerSettings
 from streamcore.runtime.task_metrics import TaskMetrics
 from streamcore.runtime.tasks import Blueprint, Tasks
 from streamcore.runtime.topics import Topics
+from streamcore.runtime.upkeep import Upkeep
 from streamcore.task import Task
 from streamcore.topology.graph import Topology
 from streamcore.topology.naming import Names
@@ -46,9 +39,6 @@ WAIT_MS = 50
 
 ROW_BY_ROW = 500
 """Rows of a task in trouble that one turn takes, one at a time."""
-
-REBUILDS_MAX = 10
-"""Rebuilds in a row, without a commit in between, after which the worker gives up."""
 
 
 def create_worker(
@@ -89,20 +79,23 @@ class Worker:
         self._tasks = Tasks(blueprint, self._engines, self._restorer, world.admin)
         self._outbound = Outbound(
             world.producer,
+            world.clock,
             transactional=settings.exactly_once,
-            skip_refused=settings.production_error != "stop",
+            production_error=settings.production_error,
+            dead_letter_topic=settings.task.dead_letter_topic,
         )
         self._committer = Committer(self._outbound, world.admin, settings, self._tasks.topic_ids)
         self._consumer = world.consumer()
         self._callbacks = self._listener()
-        self._backoff = Backoff()
         self._paused: set[TopicPartition] = set()
-        self._purged: dict[TopicPartition, int] = {}
-        self._rebuilds = 0
         self._busy = False
-        self._last_commit_ms = self._last_purge_ms = self._last_check_ms = 0
+        self._last_commit_ms = 0
         self.metrics = Metrics()
         self._task_metrics = TaskMetrics(self.metrics)
+        self._recovery = Recoverer(
+            self._tasks, self._committer, self._outbound, self.metrics, settings, world.clock
+        )
+        self._upkeep = Upkeep(self._tasks, topics, world.admin, settings)
 
     @property
     def state(self) -> WorkerState:
@@ -116,7 +109,8 @@ class Worker:
         :raises RetriableError: if the cluster did not answer; call again.
         """
         self._outbound.open(self._settings.request_timeout_ms)
-        self._last_commit_ms = self._last_purge_ms = self._last_check_ms = now_ms
+        self._last_commit_ms = now_ms
+        self._upkeep.begin(now_ms)
         self._subscribe()
         self._lifecycle.move(WorkerState.REBALANCING)
 
@@ -128,7 +122,12 @@ class Worker:
         try:
             return self._turn(now_ms)
         except StreamsError as error:
-            self._recover(error, now_ms)
+            self._publish()  # before tasks that are rebuilt take their counts along
+            try:
+                self._recovery.meet(error, self._rejoin)
+            except StreamsError:
+                self._lifecycle.move(WorkerState.ERROR)
+                raise
             return 0
 
     def stop(self, now_ms: int) -> bool:
@@ -160,7 +159,8 @@ class Worker:
     # -- a turn ------------------------------------------------------------------------------
 
     def _turn(self, now_ms: int) -> int:
-        held = self._backoff.holds(now_ms)
+        backoff = self._recovery.backoff
+        held = backoff.holds(now_ms)
         if not held:
             self._take_over(now_ms)
         self._pause(everything=held or self._outbound.blocked)
@@ -173,12 +173,13 @@ class Worker:
             self._outbound.push()
         rows = 0 if self._outbound.blocked else self._process(now_ms)
         self._busy = rows > 0
-        self._commit_if_due(now_ms)
+        committed = self._commit_if_due(now_ms)
         if self._restorer.busy:
             wait_ms = 0 if self._busy else self._settings.poll_idle_ms
             self._tasks.restore(self._settings.restore_rows_max, wait_ms, now_ms)
-        self._look_after_topics(now_ms)
-        self._backoff.succeeded()
+        self._upkeep.do(now_ms)
+        if committed:  # until then a turn that merely read something proves nothing
+            backoff.succeeded()
         return rows
 
     def _take_over(self, now_ms: int) -> None:
@@ -234,14 +235,13 @@ class Worker:
             try:
                 rows += self._run(task, now_ms)
             except ProcessingError as error:
-                self._suspect(task, error)
+                self._recovery.suspect(task, error)
                 break
             if sends := task.drain():
                 self._outbound.send(sends)
             stopped_at = stopped_at or task.stopped_at
         self.metrics.add("streamcore_rows_processed_total", rows)
-        if stopped_at is not None:  # what stands in front of it is good
-            self._commit(now_ms)
+        if stopped_at is not None and self._commit(now_ms):  # what stands in front of it is good
             raise stopped_at
         return rows
 
@@ -257,14 +257,19 @@ class Worker:
 
     # -- commits -----------------------------------------------------------------------------
 
-    def _commit_if_due(self, now_ms: int) -> None:
+    def _commit_if_due(self, now_ms: int) -> bool:
+        """Commit when it is time; True if a commit was made and is durable."""
         since_ms = now_ms - self._last_commit_ms
-        if not 0 <= since_ms < self._settings.commit_interval_ms:  # a clock may be set back
-            self._commit(now_ms)
-        elif since_ms >= self._settings.commit_gap_min_ms:
+        due = not 0 <= since_ms < self._settings.commit_interval_ms  # a clock may be set back
+        if not due and since_ms >= self._settings.commit_gap_min_ms:
             dirty_bytes = sum(task.dirty_bytes for task in self._tasks.running.values())
-            if dirty_bytes > self._settings.cache_max_bytes:
-                self._commit(now_ms)
+            due = dirty_bytes > self._settings.cache_max_bytes // 2
+        if not (due or self._recovery.backoff.failing):
+            return False
+        done = self._commit(now_ms)
+        if not done and self._committer.unanswered:
+            self._recovery.wait(self._committer.unanswered)
+        return done
 
     def _commit(self, now_ms: int) -> bool:
         self._last_commit_ms = now_ms
@@ -283,12 +288,12 @@ class Worker:
             task = self._tasks.by_partition.get(error.partition)
             if task is None or error.offset < 0:
                 raise
-            self._suspect(task, error, exact=True)
+            self._recovery.suspect(task, error, exact=True)
         finally:
             if not done:
                 self.metrics.add("streamcore_commits_failed_total", 1)
         if self._committer.commits > commits:
-            self._rebuilds = 0
+            self._recovery.committed()
             self._tasks.relieve(self._committer.durable)
             self.metrics.add("streamcore_commit_ms_total", clock.now_ms() - began_ms)
             self._publish()
@@ -301,24 +306,20 @@ class Worker:
         self._raise_from_callbacks()
 
     def _last_commit(self, now_ms: int) -> bool:
-        deadline = Deadline(self._world.clock, self._settings.stop_budget_ms)
-        while True:
-            try:
-                tasks = list(self._tasks.running.values())
-                if self._committer.commit(tasks, self._consumer, now_ms, deadline, self._wait):
-                    break
-            except RetriableError as error:
-                _log.warning("the last commit has to wait", reason=str(error))
-            except StreamsError as error:
-                _log.warning("the last commit failed", reason=str(error))
-                return False
-            if deadline.over:
-                _log.warning("the last commit did not end in time; what it held is done again")
-                return False
-            self._wait()
-        if not self._settings.exactly_once:  # markers that follow the commit
-            self._outbound.flush(deadline.share_ms(1_000))
-        return True
+        def attempt(deadline: Deadline) -> bool:
+            tasks = list(self._tasks.running.values())
+            return self._committer.commit(tasks, self._consumer, now_ms, deadline, self._wait)
+
+        return commit_at_last(attempt, self._wait, self._world.clock, self._settings.stop_budget_ms)
+
+    def _write_markers(self) -> None:
+        """Write what follows a commit under at-least-once, before the next owner says more."""
+        try:
+            if self._outbound.flush(self._settings.markers_budget_ms):
+                return
+        except StreamsError as error:
+            _log.warning("what followed the last commit is not written", reason=str(error))
+        self._outbound.discard()
 
     # -- callbacks ---------------------------------------------------------------------------
 
@@ -326,7 +327,7 @@ class Worker:
         return Callbacks(
             self._consumer,
             self._commit_and_drop,
-            lambda: self._end_generation(clean=False),
+            self._drop_lost,
             needs_metadata=self._settings.exactly_once,
         )
 
@@ -346,79 +347,36 @@ class Worker:
                 clean = self._committer.commit(tasks, self._consumer, now_ms, deadline)
         except StreamsError as error:
             _log.warning("the commit before a rebalance failed", reason=str(error))
-            if error.recovery is Recovery.STOP:
+            # A row that an external store refuses is met by policy, by the next owner.
+            if error.recovery is Recovery.STOP and not isinstance(error, ProcessingError):
                 raise
         finally:
             self._end_generation(clean=clean)
 
+    def _drop_lost(self) -> None:
+        """Drop everything without a commit, and the producer with it.
+
+        Who was away that long finds coordinators and connections changed; a producer that had an
+        idle transaction id through a broker's restart was seen to wait for ever in its next one.
+        """
+        self._end_generation(clean=False)
+        self._outbound.discard()
+
     def _end_generation(self, *, clean: bool) -> None:
         """Have no tasks any more. ``clean``: all that they did is durable."""
         self._committer.forget()
-        if not clean:
-            self._abandon_sends()
+        if clean:
+            self._write_markers()
+        else:
+            self._recovery.abandon_sends()
         self._publish()
         self._tasks.drop(clean=clean)
         self._paused.clear()
-
-    def _abandon_sends(self) -> None:
-        """Take back what is not yet with the broker; what is, at-least-once does again."""
-        if self._settings.exactly_once:
-            self._outbound.abandon(self._settings.request_timeout_ms)
-        else:
-            self._outbound.discard()
 
     def _raise_from_callbacks(self) -> None:
         error, self._callbacks.error = self._callbacks.error, None
         if error is not None:
             raise error
-
-    # -- recovery ----------------------------------------------------------------------------
-
-    def _recover(self, error: StreamsError, now_ms: int) -> None:
-        match error.recovery:
-            case Recovery.RETRY:
-                self._backoff.failed(str(error), now_ms)
-            case Recovery.REBUILD_TASKS:
-                self._rebuild(error, now_ms)
-            case Recovery.REJOIN_GROUP:
-                self._rejoin(error)
-            case Recovery.STOP:
-                self._fail(error)
-
-    def _fail(self, error: StreamsError) -> NoReturn:
-        self._lifecycle.move(WorkerState.ERROR)
-        raise error
-
-    def _rebuild(self, error: StreamsError, now_ms: int) -> None:
-        """Go back to the last commit with every task; the sends of all share one producer."""
-        if isinstance(error, FetchPositionGoneError) and not self._tasks.reset(error.partition):
-            self._fail(error)
-        self._rebuilds += 1
-        if self._rebuilds > REBUILDS_MAX:
-            _log.error("tasks were rebuilt again and again without a commit")
-            self._fail(error)
-        _log.warning("tasks go back to their last commit", reason=str(error))
-        self._committer.forget()
-        if isinstance(error, ProducerFencedError):
-            self._outbound.discard()
-        self._abandon_sends()
-        self.metrics.add("streamcore_rebuilds_total", len(self._tasks.running))
-        self._publish()
-        self._tasks.rebuild(list(self._tasks.running))
-        if self._rebuilds > 1:
-            self._backoff.failed(str(error), now_ms)
-
-    def _suspect(self, task: Task, error: ProcessingError, *, exact: bool = False) -> None:
-        """A row failed in user code: go back to the last commit to find and mark it."""
-        _log.warning("a record made a processor fail", task=str(task.id), reason=error.reason)
-        self._committer.forget()
-        self._tasks.note_failure(task, error, exact=exact)
-        if self._settings.exactly_once:  # all tasks share the transaction
-            self._outbound.abandon(self._settings.request_timeout_ms)
-            self._tasks.rebuild(list(self._tasks.running))
-        else:
-            self._tasks.rebuild([task.id])
-        self.metrics.add("streamcore_rebuilds_total", 1)
 
     def _rejoin(self, error: StreamsError) -> None:
         """The group went on without us: drop everything, come back as a new member."""
@@ -429,26 +387,6 @@ class Worker:
         self._consumer = self._world.consumer()
         self._callbacks = self._listener()
         self._subscribe()
-
-    # -- now and then ------------------------------------------------------------------------
-
-    def _look_after_topics(self, now_ms: int) -> None:
-        """Delete what is consumed of repartition topics; compare partition counts again."""
-        settings = self._settings
-        if now_ms - self._last_purge_ms >= settings.repartition_purge_interval_ms:
-            self._last_purge_ms = now_ms
-            before = {
-                tp: offset
-                for task in self._tasks.running.values()
-                for tp, offset in task.purgeable().items()
-                if offset > self._purged.get(tp, 0)
-            }
-            if before:
-                self._world.admin.delete_records(before, settings.request_timeout_ms)
-                self._purged.update(before)
-        if now_ms - self._last_check_ms >= settings.counts_check_interval_ms:
-            self._last_check_ms = now_ms
-            self._topics.recheck()
 
     def _publish(self) -> None:
         """Bring the metrics up to date; once a commit is often enough."""

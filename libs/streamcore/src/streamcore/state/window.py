@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import add
 
-from streamcore.errors import TaskCorruptedError
+from streamcore.errors import TopicError
 from streamcore.model import Position
 from streamcore.state.cache import UNKNOWN, RowSize
 from streamcore.state.changes import Changes
@@ -287,9 +287,9 @@ class WindowStore:
         assert not self._pending, "restore of a store that is in use"
         assert not self._gone, "restore of a store that is in use"
         if keys and min(map(len, keys)) < CHANGELOG_TAIL:
-            raise TaskCorruptedError(
+            raise TopicError(
                 f"changelog {self.spec.changelog} in front of offset {position.offset} holds keys "
-                f"that are no windowed keys: it was written by something else"
+                f"that are no windowed keys: something else wrote into it; remove them or the topic"
             )
         self._forget_views()
         starts = [key[-12:-4] for key in keys]

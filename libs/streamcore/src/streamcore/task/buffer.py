@@ -30,6 +30,11 @@ class InputBuffer:
                 self.rows += item.rows
         self.at_end = at_end
 
+    def put_back(self, chunks: list[Chunk]) -> None:
+        """Lay chunks in front again that were taken."""
+        self.items.extendleft(reversed(chunks))
+        self.rows += sum(chunk.rows for chunk in chunks)
+
     @property
     def caught_up(self) -> bool:
         """True when everything up to the high watermark has been processed."""

@@ -78,9 +78,12 @@ def build_task(
 
 
 def _cache_share(topology: Topology, counts: Partitions, cache_max_bytes: int) -> int:
-    """Return what one store may keep in memory, so that one worker with all tasks stays below."""
+    """Return what one store may keep for reading: half of the limit, if one worker has all tasks.
+
+    The other half is for what changed since the last commit.
+    """
     stores = sum(counts.tasks[sub.id] * len(sub.stores) for sub in topology.sub_topologies)
-    return cache_max_bytes // max(1, stores)
+    return cache_max_bytes // 2 // max(1, stores)
 
 
 def _bare(topics: tuple[str, ...], topic: str, names: Names) -> str:

@@ -4,7 +4,7 @@ A source partition's clock is the highest timestamp *processed* from it. It fall
 been read to the high watermark and its clock has not moved for ``idle_after_ms``; that is earned
 again after each start. A repartition partition knows the mark of every upstream task, as their
 markers told; an upstream task that has not spoken yet holds the watermark, and so does one that was
-idle and has not said so again for a while: nobody knows what waits for its next owner.
+idle and has not said so again: nobody knows what waits for its next owner.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from streamcore.model import NO_TIME_MS
 from streamcore.operators.marker import Marker
-from streamcore.operators.watermark import UNKNOWN, Mark, combine
+from streamcore.operators.watermark import Mark, combine
 
 
 @dataclass(slots=True)
@@ -22,6 +22,7 @@ class SourceClock:
     idle_after_ms: int
     ms: int = NO_TIME_MS
     moved_at_ms: int = 0
+    _before: tuple[int, int] = (NO_TIME_MS, 0)
 
     def start(self, now_ms: int) -> None:
         """Idleness counts from here."""
@@ -29,12 +30,17 @@ class SourceClock:
 
     def read(self, stamps_ms: list[int], now_ms: int) -> list[int]:
         """Return the clock of each row and move on; the same list when all rows are in order."""
+        self._before = (self.ms, self.moved_at_ms)
         clocks_ms = list(accumulate(stamps_ms, max, initial=self.ms))
         del clocks_ms[0]
         if clocks_ms[-1] > self.ms:
             self.ms = clocks_ms[-1]
             self.moved_at_ms = now_ms
         return stamps_ms if clocks_ms == stamps_ms else clocks_ms
+
+    def take_back(self) -> None:
+        """Forget the last ``read``: its rows were not processed after all."""
+        self.ms, self.moved_at_ms = self._before
 
     def mark(self, now_ms: int, *, caught_up: bool) -> Mark:
         return Mark(self.ms, caught_up and now_ms - self.moved_at_ms >= self.idle_after_ms)
@@ -44,32 +50,45 @@ class SourceClock:
 class UpstreamClocks:
     """What the tasks that write a repartition topic have told this partition.
 
-    ``idle_lease_ms``: how long an idle mark is believed, counted from the marker's own timestamp.
-    Idle marks of before a start are not believed at all.
+    A task that says it is idle is taken at its word for that moment only: its mark rises to what
+    the others had told before it, in the same log. To let more close it has to say so again. A task
+    that has lost its owner says nothing, and so holds the watermark, whatever the clocks on the
+    wall show.
+
+    Whether *all* are idle matters to the next repartition topic alone; that word is believed for
+    ``idle_lease_ms``, measured between the markers themselves, and never over a start.
     """
 
     tasks: int
     idle_lease_ms: int
-    marks: list[Mark] = field(default_factory=list)
+    marks_ms: list[int] = field(default_factory=list)
+    idle: list[bool] = field(default_factory=list)
     idle_until_ms: list[int] = field(default_factory=list)
+    heard_ms: int = NO_TIME_MS  # when the newest marker was written
 
     def __post_init__(self) -> None:
-        self.marks = [Mark(mark.ms, False) for mark in self.marks]
         self._grow(self.tasks)
 
     def _grow(self, tasks: int) -> None:
-        self.marks += [UNKNOWN] * (tasks - len(self.marks))
-        self.idle_until_ms += [NO_TIME_MS] * (len(self.marks) - len(self.idle_until_ms))
+        self.marks_ms += [NO_TIME_MS] * (tasks - len(self.marks_ms))
+        self.idle += [False] * (len(self.marks_ms) - len(self.idle))
+        self.idle_until_ms += [NO_TIME_MS] * (len(self.marks_ms) - len(self.idle_until_ms))
 
     def hear(self, marker: Marker, said_at_ms: int) -> None:
         """Note a marker. A mark never goes back; only whether its task is idle may."""
-        self._grow(marker.task + 1)
-        before = self.marks[marker.task]
-        self.marks[marker.task] = Mark(max(before.ms, marker.mark.ms), marker.mark.idle)
-        self.idle_until_ms[marker.task] = said_at_ms + self.idle_lease_ms
+        task, (ms, idle) = marker.task, marker.mark
+        self._grow(task + 1)
+        if idle:
+            ms = max(ms, self._others(task).ms)
+        self.marks_ms[task] = max(self.marks_ms[task], ms)
+        self.idle[task] = idle
+        self.idle_until_ms[task] = said_at_ms + self.idle_lease_ms
+        self.heard_ms = max(self.heard_ms, said_at_ms)
 
-    def mark(self, now_ms: int) -> Mark:
-        return combine(
-            Mark(ms, idle and now_ms <= until_ms)
-            for (ms, idle), until_ms in zip(self.marks, self.idle_until_ms, strict=True)
-        )
+    def _others(self, task: int) -> Mark:
+        pairs = enumerate(zip(self.marks_ms, self.idle, strict=True))
+        return combine(Mark(*pair) for other, pair in pairs if other != task)
+
+    def mark(self) -> Mark:
+        idle = all(self.idle) and self.heard_ms <= min(self.idle_until_ms, default=NO_TIME_MS)
+        return Mark(min(self.marks_ms, default=NO_TIME_MS), idle)

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from streamcore.errors import TopologyError
 from streamcore.model import NO_TIME_MS, TaskId
 from streamcore.operators.aggregate import Outputs, TableAggregate, WindowAggregate
-from streamcore.operators.base import Drops, Operator, Outbox, Step, fan_out
+from streamcore.operators.base import Drops, Operator, Outbox, Step, Trace, fan_out
 from streamcore.operators.external import External
 from streamcore.operators.processor import Context, ProcessorOperator
 from streamcore.operators.sink import MarkerPlan, RepartitionSink, Target, sink_step
@@ -34,6 +34,7 @@ from streamcore.topology.nodes import (
     Sink,
     Source,
     Stateless,
+    StoreSpec,
     Suppress,
     TableStore,
     stores_of,
@@ -60,6 +61,7 @@ class Pipeline:
     order: tuple[str, ...]
     needs_offsets: bool
     row_by_row: bool
+    trace: Trace
     store_keepers: Mapping[str, TimeKeeper]  # store -> the operator that lets it expire
     keepers: list[TimeKeeper] = field(default_factory=list)
     externals: list[External] = field(default_factory=list)
@@ -115,6 +117,7 @@ class _Compiler:
         self._around = around
         self._nodes = {node.name: node for node in around.sub_topology.nodes}
         self._operators: dict[str, Operator] = {}
+        self._trace = Trace()
         self._steps: dict[tuple[str, bool], Step | None] = {}
         self._finals = {name for name in self._nodes if self._leads_to_suppress(name)}
 
@@ -134,6 +137,7 @@ class _Compiler:
                 isinstance(operator, External | ProcessorOperator) for operator in made
             ),
             row_by_row=ways_meet(self._around.sub_topology),
+            trace=self._trace,
             keepers=_keepers(made),
             externals=[operator for operator in made if isinstance(operator, External)],
             speakers=[operator for operator in made if isinstance(operator, RepartitionSink)],
@@ -208,7 +212,7 @@ class _Compiler:
             case _:
                 raise TopologyError(f"node {node.name}: {type(node).__name__} cannot be compiled")
         self._operators[node.name] = operator
-        return operator.process
+        return self._trace.before(operator.process)
 
     def _stateless(self, node: Stateless, *, finals: bool) -> Step | None:
         then = self._behind(node.name, finals=finals)
@@ -225,7 +229,7 @@ class _Compiler:
     def _sink(self, node: Sink) -> Step:
         around = self._around
         if not node.internal or around.config.event_time != "source":
-            return sink_step(node, self._target(node), around.outbox)
+            return self._trace.after(sink_step(node, self._target(node), around.outbox))
         sink = RepartitionSink(
             node,
             self._target(node),
@@ -240,15 +244,21 @@ class _Compiler:
             ),
         )
         self._operators[node.name] = sink
-        return sink.process
+        return self._trace.after(sink.process)
 
-    def _each(self, *, cached: bool) -> bool:
-        return self._around.config.forward_each_update or not cached
+    def _each(self, spec: StoreSpec) -> bool:
+        """True if no change may wait for the commit: also where a processor reads the store, for
+        what waits is not in there yet."""
+        shared = any(
+            isinstance(node, Process) and any(own.name == spec.name for own in node.stores)
+            for node in self._nodes.values()
+        )
+        return self._around.config.forward_each_update or not spec.cached or shared
 
     def _aggregate(self, node: Aggregate) -> Operator:
         around, store = self._around, self._around.stores[node.store.name]
         updates = self._behind(node.name, finals=False)
-        each = self._each(cached=node.store.cached)
+        each = self._each(node.store)
         if isinstance(store, KeyValueStore):
             return TableAggregate(node, store, updates or fan_out([]), around.drops, each=each)
         return WindowAggregate(
@@ -264,7 +274,7 @@ class _Compiler:
         store = self._around.stores[node.store.name]
         assert isinstance(store, KeyValueStore), node.name
         then = self._behind(node.name, finals=False) or fan_out([])
-        each = self._each(cached=node.store.cached)
+        each = self._each(node.store)
         return Table(node, store, then, self._around.drops, each=each)
 
     def _process(self, node: Process) -> Operator:

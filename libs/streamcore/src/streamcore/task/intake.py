@@ -5,6 +5,7 @@ tasks, faults (rows that a policy must decide about) and gaps (nothing but a new
 advance past every kind of item when it is processed, never when it is fetched.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,10 @@ from streamcore.topology.nodes import Source
 
 @dataclass(slots=True)
 class Chunk:
-    """Good rows in offset order; ``clocks_ms`` None: the source's clock decides at processing."""
+    """Good rows in offset order; ``clocks_ms`` None: the source's clock decides at processing.
+
+    ``raw`` is the batch that they were decoded from.
+    """
 
     keys: list[Any]
     values: list[Any]
@@ -33,6 +37,7 @@ class Chunk:
     clocks_ms: list[int] | None
     offsets: list[int]
     next_offset: int
+    raw: Fetched
 
     low: int = 0
 
@@ -56,7 +61,19 @@ class Chunk:
             None if self.clocks_ms is None else self.clocks_ms[low:high],
             self.offsets[low:high],
             self.next_offset if high == len(self.offsets) else self.offsets[high - 1] + 1,
+            self.raw,
         )
+
+    def apart(self) -> "list[Chunk]":
+        """Return the rows one by one; all are taken then."""
+        return [self.take(1) for _ in range(self.rows)]
+
+    def as_fault(self, error: RecordError) -> "Fault":
+        """Return the only row as it was on the broker."""
+        assert len(self.offsets) == 1, self.offsets
+        fault = _fault(self.raw, bisect_left(self.raw.offsets, self.offsets[0]), error)
+        fault.next_offset = self.next_offset
+        return fault
 
 
 @dataclass(slots=True)
@@ -173,7 +190,7 @@ class Intake:
         offsets = fetched.offsets[low:high]
         whole = high == len(fetched.offsets)
         next_offset = fetched.next_offset if whole else offsets[-1] + 1
-        return [Chunk(keys, values, stamps_ms, headers, clocks_ms, offsets, next_offset)]
+        return [Chunk(keys, values, stamps_ms, headers, clocks_ms, offsets, next_offset, fetched)]
 
     def _decoded(self, serde: Serde, column: Sequence[bytes | None]) -> list[Any] | None:
         try:

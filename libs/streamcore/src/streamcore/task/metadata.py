@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 
 from streamcore.errors import TopologyError
 from streamcore.model import NO_TIME_MS
-from streamcore.operators.watermark import Mark
 
 LIMIT_CHARACTERS = 4_000
 """Where we stop; the broker's limit is 4,095."""
 
 _VERSION = 0x53
 _JAVA_VERSIONS = (1, 2)
-_INT_BYTES_MAX = 7  # distances in ms below 2**47, with the idle bit
+_INT_BYTES_MAX = 7  # distances in ms below 2**49
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +31,19 @@ class TimeState:
     """The event time of one input partition, and the watermarks of its task's operators."""
 
     clock_ms: int = NO_TIME_MS
-    upstream: tuple[Mark, ...] = ()
+    upstream_ms: tuple[int, ...] = ()
     watermarks_ms: tuple[int, ...] = field(default=())
 
 
 def encode(state: TimeState) -> str:
     """Return the metadata text.
 
-    >>> decode(encode(TimeState(7, (Mark(3, True), Mark(-1, False)), (5,)))).upstream
-    (Mark(ms=3, idle=True), Mark(ms=-1, idle=False))
+    >>> decode(encode(TimeState(7, (3, -1), (5,)))).upstream_ms
+    (3, -1)
     """
-    top_ms = max((mark.ms for mark in state.upstream), default=NO_TIME_MS)
-    numbers = [state.clock_ms + 1, len(state.upstream), top_ms + 1]
-    numbers += [((top_ms - mark.ms) << 1) | mark.idle for mark in state.upstream]
+    top_ms = max(state.upstream_ms, default=NO_TIME_MS)
+    numbers = [state.clock_ms + 1, len(state.upstream_ms), top_ms + 1]
+    numbers += [top_ms - ms for ms in state.upstream_ms]
     numbers.append(len(state.watermarks_ms))
     numbers += [ms + 1 for ms in state.watermarks_ms]
     packed = bytearray([_VERSION])
@@ -71,7 +70,7 @@ def decode(text: str) -> TimeState:
     watermarks_ms = [next(numbers) - 1 for _ in range(min(next(numbers), limit))]
     return TimeState(
         clock_ms,
-        tuple(Mark(top_ms - (number >> 1), bool(number & 1)) for number in upstream),
+        tuple(top_ms - number for number in upstream),
         tuple(watermarks_ms),
     )
 

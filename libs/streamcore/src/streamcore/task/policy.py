@@ -7,7 +7,7 @@ from streamcore.task.dead_letter import dead_letter
 from streamcore.task.intake import Fault
 
 
-def decide(fault: Fault, config: TaskConfig, drops: Drops, outbox: Outbox) -> bool:
+def decide(fault: Fault, config: TaskConfig, drops: Drops, outbox: Outbox, now_ms: int) -> bool:
     """Apply the policy for this kind of fault; False: the task stops in front of the record."""
     policy, reason = _policy_of(fault.error, config)
     if policy == STOP:
@@ -15,7 +15,7 @@ def decide(fault: Fault, config: TaskConfig, drops: Drops, outbox: Outbox) -> bo
     drops[reason] += 1
     if policy == DEAD_LETTER:
         assert config.dead_letter_topic is not None, "checked with the settings"
-        outbox.append(dead_letter(config.dead_letter_topic, fault))
+        outbox.append(dead_letter(config.dead_letter_topic, fault, now_ms))
     else:
         assert policy == CONTINUE, policy
     return True

@@ -21,8 +21,7 @@ A commit is cut, drain, send, wait, the offsets, committed, in this order and by
 any failure between two of them the task is thrown away and built anew from the last commit.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from streamcore.errors import ProcessingError, RecordError, StreamsError
 from streamcore.model import (
@@ -47,9 +46,10 @@ from streamcore.task.intake import Chunk, Fault, Gap, Heard, Intake, Item
 from streamcore.task.lifecycle import TaskState, move
 from streamcore.task.parts import ChangelogState, TaskParts
 from streamcore.task.policy import decide
+from streamcore.task.user_code import user_code
 
-ENTRY_BYTES = 150
-"""What a changed key costs in an overlay of live objects, about."""
+ENTRY_BYTES = 400
+"""What a changed key costs until it is committed, about: overlay, changelog row and result."""
 
 
 class Task:
@@ -151,7 +151,7 @@ class Task:
                 self._upstream[partition] = UpstreamClocks(
                     self._parts.upstream_tasks[partition],
                     self._config.idle_lease_ms,
-                    list(time.upstream),
+                    list(time.upstream_ms),
                 )
             else:
                 self._clocks[partition] = SourceClock(
@@ -181,7 +181,10 @@ class Task:
     def process(self, now_ms: int, rows_max: int) -> int:
         """Process up to ``rows_max`` buffered rows; return how many.
 
-        :raises ProcessingError: if user code failed; with ``rows_max`` 1 it names the very row.
+        Where user code fails before anything was changed or sent, the rows are tried one by one,
+        and the policy for processing errors decides about those that fail.
+
+        :raises ProcessingError: if it failed later; with ``rows_max`` 1 it names the very row.
         """
         assert self.state is TaskState.RUNNING, self.state
         self._now_ms = now_ms
@@ -196,22 +199,29 @@ class Task:
 
     def _take(self, partition: TopicPartition, item: Item) -> int:
         if isinstance(item, Chunk):
-            self._run(partition, item)
-            self._next[partition] = item.next_offset
-            return len(item.offsets)
+            failed = self._run(partition, item)
+            if failed is None:
+                self._next[partition] = item.next_offset
+                return item.rows
+            if item.rows > 1:
+                self._buffers[partition].put_back(item.apart())
+                return 0
+            item = item.as_fault(failed)
         if isinstance(item, Heard):
             self._upstream[partition].hear(item.marker, item.said_at_ms)
         elif isinstance(item, Gap):
             if item.drop is not None:
                 self.counters[item.drop] += 1
-        elif not decide(item, self._config, self.counters, self._outbox):
+        elif not decide(item, self._config, self.counters, self._outbox, self._now_ms):
             self.stopped_at = item.error
             return 0
         self._next[partition] = item.next_offset
         return 1 if isinstance(item, Fault) else 0
 
-    def _run(self, partition: TopicPartition, chunk: Chunk) -> None:
-        source = self._parts.inputs[partition]
+    def _run(self, partition: TopicPartition, chunk: Chunk) -> ProcessingError | None:
+        """Run the rows; return what user code raised if that left everything as it was."""
+        source, trace = self._parts.inputs[partition], self._pipeline.trace
+        trace.left, dropped = False, dict(self.counters)
         clocks_ms, clock = chunk.clocks_ms, self._clocks.get(partition)
         if clock is not None:
             clocks_ms = clock.read(chunk.stamps_ms, self._now_ms)
@@ -224,9 +234,17 @@ class Task:
         except StreamsError:
             raise
         except Exception as error:
-            raise ProcessingError(
-                partition, chunk.offsets[0], f"{type(error).__name__}: {error}"
-            ) from error
+            reason = f"{type(error).__name__}: {error}"
+            failed = ProcessingError(partition, chunk.offsets[0], reason)
+            if trace.left:
+                raise failed from error
+            failed.__cause__ = error
+            self.counters.clear()
+            self.counters.update(dropped)
+            if clock is not None:
+                clock.take_back()
+            return failed
+        return None
 
     def punctuate(self, now_ms: int) -> int:
         """Fire the wall-clock timers that are due; return how many."""
@@ -234,7 +252,7 @@ class Task:
         self._now_ms = now_ms
         if self.stopped_at is not None:
             return 0
-        with self._user_code("in a wall-clock timer"):
+        with user_code(self.id, "in a wall-clock timer"):
             return sum(processor.punctuate(now_ms) for processor in self._pipeline.processors)
 
     def drain(self) -> list[Send]:
@@ -268,21 +286,10 @@ class Task:
         marks: dict[str, list[Mark]] = {}
         for partition, source in self._parts.inputs.items():
             marks.setdefault(source.name, []).append(self._mark_of(partition, now_ms))
-        with self._user_code("at the commit"):
+        with user_code(self.id, "at the commit"):
             self._pipeline.flush_and_advance(
                 {source: combine(own) for source, own in marks.items()}, now_ms
             )
-
-    @contextmanager
-    def _user_code(self, where: str) -> Iterator[None]:
-        """Errors of user code that belong to no single record: offset -1."""
-        try:
-            yield
-        except StreamsError:
-            raise
-        except Exception as error:
-            reason = f"{where}: {type(error).__name__}: {error}"
-            raise ProcessingError(self.inputs[0], -1, reason) from error
 
     def _mark_of(self, partition: TopicPartition, now_ms: int) -> Mark:
         if self._by_operator_time:  # Kafka Streams' stream time: the highest of all inputs
@@ -290,22 +297,16 @@ class Task:
         clock = self._clocks.get(partition)
         if clock is not None:
             return clock.mark(now_ms, caught_up=self._buffers[partition].caught_up)
-        return self._upstream[partition].mark(now_ms)
+        return self._upstream[partition].mark()
 
     def _log_changes(self) -> None:
         """Move the stores' changes into their changelogs' sends."""
         for at, name in self._parts.changelogs.items():
-            changes = self._parts.stores[name].cut()
-            if len(changes):
+            rows = self._parts.stores[name].cut()
+            if len(rows):
                 self._logged.add(at)
                 self._outbox.append(
-                    Send(
-                        at.topic,
-                        changes.keys,
-                        changes.values,
-                        changes.stamps_ms,
-                        partition=at.partition,
-                    )
+                    Send(at.topic, rows.keys, rows.values, rows.stamps_ms, partition=at.partition)
                 )
         for name in self._parts.stores.keys() - set(self._parts.changelogs.values()):
             self._parts.stores[name].cut()
@@ -317,7 +318,7 @@ class Task:
             clock, upstream = self._clocks.get(partition), self._upstream.get(partition)
             time = metadata.TimeState(
                 clock.ms if clock is not None else NO_TIME_MS,
-                tuple(upstream.marks) if upstream is not None else (),
+                tuple(upstream.marks_ms) if upstream is not None else (),
                 watermarks_ms,
             )
             offsets[partition] = OffsetAndMetadata(self._next[partition], metadata.encode(time))

@@ -21,9 +21,9 @@ commits. It has no code about records.
 [('to', 0, 2)]
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from streamcore.errors import ProcessingError
@@ -89,7 +89,10 @@ class TopologyTestDriver:
         self.auto_run = True
         # The clock stands still here, so an interval between rounds of markers would never pass.
         self._config = replace(
-            config or TaskConfig(), markers_in_cut=exactly_once, marker_interval_ms=0
+            config or TaskConfig(),
+            markers_in_cut=exactly_once,
+            marker_interval_ms=0,
+            commit_interval_ms=0,
         )
         wanted = (*topology.source_topics, *topology.sink_topics)
         counts = (
@@ -189,6 +192,8 @@ class TopologyTestDriver:
             fed = self._feed(task, at) or fed
         done = task.process(self.now_ms, self.batch_rows) + task.punctuate(self.now_ms)
         self._deliver(task)
+        if isinstance(task.stopped_at, ProcessingError) and task.stopped_at not in self._poisoned:
+            raise task.stopped_at
         return fed or done > 0
 
     def _feed(self, task: Task, at: TopicPartition) -> bool:
@@ -376,11 +381,8 @@ class TopologyTestDriver:
 
     def dropped(self) -> dict[str, int]:
         """Return the dropped records of all tasks since their start, by reason."""
-        found: dict[str, int] = {}
-        for task in self._tasks.values():
-            for reason, count in task.counters.items():
-                found[reason] = found.get(reason, 0) + count
-        return found
+        none: Counter[str] = Counter()
+        return dict(sum((task.counters for task in self._tasks.values()), none))
 
     @property
     def tasks(self) -> Mapping[TaskId, Task]:
@@ -389,12 +391,7 @@ class TopologyTestDriver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         for task in self._tasks.values():
             task.close(clean=False)
             self._engines.close(task.id)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from streamcore.errors import ProductionError, TopicCreationRefusedError
-from streamcore.model import Headers, OffsetAndMetadata, Send, TopicPartition
+from streamcore.model import Headers, OffsetAndMetadata, Refused, Send, TopicPartition
 from streamcore.runtime.ports import TopicSpec
-from streamcore.testing.cluster import Cluster
+from streamcore.testing.cluster import Cluster, Topic
 from streamcore.testing.group import Membership
 from streamcore.testing.partition_log import Transaction
 from streamcore.topology.partitioning import partition_of
@@ -21,7 +21,8 @@ class MemoryProducer:
         self._id = transactional_id
         self._epoch = 0
         self._queue: list[Send] = []
-        self._failed: list[tuple[str, str]] = []
+        self._failed: list[Refused] = []
+        self._missing_topic: str | None = None
         self._began = False
         self._next_null = 0
 
@@ -43,10 +44,12 @@ class MemoryProducer:
             self._cluster.clock.advance(timeout_ms)
             return False
         self._deliver()
+        if self._missing_topic is not None:  # no fault of any record
+            raise ProductionError(TopicPartition(self._missing_topic, -1), -1, "unknown topic")
         if self._failed:
-            (topic, reason), *_ = self._failed
-            self._failed.clear()
-            raise ProductionError(TopicPartition(topic, -1), -1, reason)
+            failed, self._failed = self._failed, []
+            at = TopicPartition(failed[0].send.topic, failed[0].partition)
+            raise ProductionError(at, -1, failed[0].reason, failed)
         return True
 
     def init_transactions(self, timeout_ms: int) -> None:
@@ -118,18 +121,33 @@ class MemoryProducer:
     def _write(self, send: Send) -> None:
         topic = self._cluster.topics.get(send.topic)
         if topic is None:
-            self._failed.append((send.topic, "unknown topic"))
+            self._missing_topic = send.topic
             return
         transaction = None if self._id is None else self._transaction()
-        compacted = "compact" in topic.settings.get("cleanup.policy", "")
         for partition, key, value, stamp_ms, headers in self._rows(send, len(topic.partitions)):
-            if partition >= len(topic.partitions):
-                self._failed.append((send.topic, f"unknown partition {partition}"))
-            elif key is None and compacted:
-                self._failed.append((send.topic, "a compacted topic takes no record without key"))
-            else:
+            reason = self._refusal(topic, partition, key, value, stamp_ms)
+            if reason is None:
                 log = topic.partitions[partition]
                 log.append(key, value, stamp_ms, headers, transaction)
+            else:
+                row = Send(send.topic, [key], [value], [stamp_ms], [headers], partition)
+                self._failed.append(Refused(row, partition, reason))
+
+    def _refusal(
+        self, topic: Topic, partition: int, key: bytes | None, value: bytes | None, stamp_ms: int
+    ) -> str | None:
+        """Return why a broker would not take this record."""
+        ahead_ms = int(topic.settings.get("message.timestamp.after.max.ms", 1 << 62))
+        size_max = int(topic.settings.get("max.message.bytes", 1 << 20))
+        reasons = {
+            f"unknown partition {partition}": partition >= len(topic.partitions),
+            "a compacted topic takes no record without key": (
+                key is None and "compact" in topic.settings.get("cleanup.policy", "")
+            ),
+            "the timestamp is too far ahead": stamp_ms > self._cluster.clock.now_ms() + ahead_ms,
+            "the record is too large": len(key or b"") + len(value or b"") > size_max,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
 
     def _rows(
         self, send: Send, partitions: int

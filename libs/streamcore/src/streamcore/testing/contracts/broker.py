@@ -316,6 +316,16 @@ class BrokerContract(ABC):
                 poll_until(lambda: member.log.values(two) == [b"2", b"2"], member.poll)
                 assert member.log.values(one) == [b"1"]
 
+    def test_what_was_paused_is_read_once_it_is_assigned_anew(self) -> None:
+        with self.topic(1) as topic, self.plain() as (cluster, producer, _):
+            one = TopicPartition(topic, 0)
+            with self.member(cluster, topic) as member:
+                member.consumer.pause([one])
+                send_all(producer, rows_of(topic, [b"1"], 0))
+                member.consumer.assign({})
+                member.consumer.assign({one: 0})
+                poll_until(lambda: member.log.values(one) == [b"1"], member.poll)
+
     def test_offsets_are_kept_with_their_metadata(self) -> None:
         with self.topic(2) as topic, self.plain() as (cluster, producer, _):
             one, two = (TopicPartition(topic, i) for i in range(2))

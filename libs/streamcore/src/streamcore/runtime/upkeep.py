@@ -1,0 +1,49 @@
+"""Upkeep: what a worker does for its topics now and then."""
+
+from streamcore.model import TopicPartition
+from streamcore.runtime.ports import Admin
+from streamcore.runtime.settings import WorkerSettings
+from streamcore.runtime.tasks import Tasks
+from streamcore.runtime.topics import Topics
+
+
+class Upkeep:
+    """Deletes what is consumed of repartition topics, and compares partition counts again."""
+
+    def __init__(
+        self, tasks: Tasks, topics: Topics, admin: Admin, settings: WorkerSettings
+    ) -> None:
+        self._tasks = tasks
+        self._topics = topics
+        self._admin = admin
+        self._settings = settings
+        self._purged: dict[TopicPartition, int] = {}
+        self._purged_ms = self._checked_ms = 0
+
+    def begin(self, now_ms: int) -> None:
+        """Count the intervals from now on."""
+        self._purged_ms = self._checked_ms = now_ms
+
+    def do(self, now_ms: int) -> None:
+        """Do what is due.
+
+        :raises TopicError: if partition counts have changed, or a topic is gone.
+        :raises RetriableError: if the cluster did not answer; it is due again after an interval.
+        """
+        if now_ms - self._purged_ms >= self._settings.repartition_purge_interval_ms:
+            self._purged_ms = now_ms
+            self._purge()
+        if now_ms - self._checked_ms >= self._settings.counts_check_interval_ms:
+            self._checked_ms = now_ms
+            self._topics.recheck()
+
+    def _purge(self) -> None:
+        before = {
+            tp: offset
+            for task in self._tasks.running.values()
+            for tp, offset in task.purgeable().items()
+            if offset > self._purged.get(tp, 0)
+        }
+        if before:
+            self._admin.delete_records(before, self._settings.request_timeout_ms)
+            self._purged.update(before)

@@ -1,0 +1,98 @@
+"""What librdkafka is told, from our settings."""
+
+from typing import Any
+
+import pytest
+
+from streamcore.adapters.kafka_settings import (
+    admin_settings,
+    consumer_settings,
+    producer_settings,
+    reader_settings,
+)
+from streamcore.config import StreamsConfig
+
+PEM = "-----BEGIN THING-----\nabc\n-----END THING-----\n"
+
+
+def config(**settings: Any) -> StreamsConfig:
+    return StreamsConfig(**{"application_id": "app", "kafka_url": "kafka://h:1", **settings})
+
+
+def test_plain_brokers_are_reached_without_tls() -> None:
+    settings = admin_settings(config(kafka_url="kafka://h1:1, kafka://h2:2"))
+    assert settings["bootstrap.servers"] == "h1:1,h2:2"
+    assert not [name for name in settings if name.startswith(("ssl.", "security."))]
+
+
+@pytest.mark.parametrize("text", [PEM, PEM.replace("\n", "\\n"), PEM.replace("\n", "\r\n")])
+def test_tls_checks_the_authority_and_not_the_host_name(text: str) -> None:
+    tls = config(
+        kafka_url="kafka+ssl://h1:9096,kafka+ssl://h2:9096",
+        kafka_trusted_cert=text,
+        kafka_client_cert=text,
+        kafka_client_cert_key=text,
+    )
+    for settings in (
+        admin_settings(tls),
+        consumer_settings(tls, "g"),
+        reader_settings(tls, "g"),
+        producer_settings(tls, None),
+    ):
+        assert settings["bootstrap.servers"] == "h1:9096,h2:9096"
+        assert settings["security.protocol"] == "ssl"
+        assert settings["ssl.ca.pem"] == settings["ssl.certificate.pem"] == PEM
+        assert settings["ssl.key.pem"] == PEM
+        assert settings["ssl.endpoint.identification.algorithm"] == "none"
+        assert "enable.ssl.certificate.verification" not in settings
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_readers_never_commit_by_themselves_and_see_committed_records_only(guarantee: str) -> None:
+    settled = config(processing_guarantee=guarantee)
+    for settings in (consumer_settings(settled, "g"), reader_settings(settled, "g")):
+        assert settings["group.id"] == "g"
+        assert settings["enable.auto.commit"] is False
+        assert settings["enable.auto.offset.store"] is False
+        assert settings["isolation.level"] == "read_committed"
+        assert settings["auto.offset.reset"] == "error"
+        assert settings["enable.partition.eof"] is True
+
+
+def test_a_frozen_worker_does_not_write_longer_than_its_session_lasts() -> None:
+    settings = producer_settings(config(session_timeout_ms=7_000), None)
+    assert settings["message.timeout.ms"] == 7_000
+    assert "transactional.id" not in settings
+
+
+def test_a_transaction_bounds_its_records() -> None:
+    settings = producer_settings(config(transaction_timeout_ms=8_000), "slot-0")
+    assert settings["transactional.id"] == "slot-0"
+    assert settings["transaction.timeout.ms"] == settings["message.timeout.ms"] == 8_000
+
+
+def test_producers_are_idempotent_and_partition_as_kafkas_own_clients() -> None:
+    settings = producer_settings(config(), None)
+    assert settings["enable.idempotence"] is True
+    assert settings["partitioner"] == "murmur2_random"
+    assert settings["delivery.report.only.error"] is True
+
+
+def test_heartbeats_fit_into_a_short_session() -> None:
+    settings = consumer_settings(config(session_timeout_ms=1_500), "g")
+    assert settings["heartbeat.interval.ms"] == 500
+
+
+def test_own_settings_reach_the_clients_they_are_meant_for() -> None:
+    own = {
+        "socket.keepalive.enable": "false",
+        "linger.ms": "7",
+        "producer.linger.ms": "5",
+        "consumer.fetch.wait.max.ms": "9",
+    }
+    settled = config(kafka_settings=own)
+    assert producer_settings(settled, None)["linger.ms"] == "5"
+    assert admin_settings(settled)["linger.ms"] == "7"
+    assert consumer_settings(settled, "g")["fetch.wait.max.ms"] == "9"
+    assert reader_settings(settled, "g")["fetch.wait.max.ms"] == 10
+    assert reader_settings(settled, "g")["socket.keepalive.enable"] == "false"

@@ -1,0 +1,86 @@
+"""Idle partitions behind a repartition topic, in running workers."""
+
+from collections.abc import Sequence
+
+import pytest
+from tests.unit.runtime.simulated import REPARTITION, START_MS, Cluster
+
+from streamcore import (
+    INT64,
+    STR,
+    Consumed,
+    Grouped,
+    Materialized,
+    Produced,
+    StreamsBuilder,
+    Topology,
+    tumbling,
+    windowed_serde,
+)
+from streamcore.model import Send, TopicPartition
+from streamcore.operators.marker import read_marker
+from streamcore.testing.producer import MemoryProducer
+
+
+def finals() -> Topology:
+    builder = StreamsBuilder()
+    (
+        builder.stream("words", Consumed(key=STR, value=STR))
+        .group_by(lambda _key, word: word, Grouped(key=STR, value=STR))
+        .windowed_by(tumbling(size_ms=10_000))
+        .count(Materialized("windowed-counts"))
+        .suppress()
+        .to_stream()
+        .to("windowed-counts", Produced(key=windowed_serde(STR), value=INT64))
+    )
+    return builder.build()
+
+
+@pytest.mark.parametrize("commit_interval_ms", [1_000, 200_000])
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_windows_close_over_an_idle_partition_however_rare_commits_are(
+    guarantee: str, commit_interval_ms: int
+) -> None:
+    cluster = Cluster(partitions=2, guarantee=guarantee)
+    worker = cluster.worker(topology=finals(), commit_interval_ms=commit_interval_ms)
+    cluster.broker.write("words", None, b"to", START_MS - 100_000, 0)
+    cluster.broker.write("words", None, b"end", START_MS - 50_000, 0)
+    cluster.run(worker, turns=1_200, step_ms=1_000)
+    assert cluster.counts() == {("to", START_MS - 100_000): 1}
+
+
+def test_markers_behind_the_last_commit_are_written_before_a_revocation_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that said "idle" must not arrive behind the first record that the next owner reads."""
+
+    def send(self: MemoryProducer, send: Send) -> None:  # as one that lingers
+        self._queue.append(send)
+
+    monkeypatch.setattr(MemoryProducer, "send", send)
+    cluster = Cluster(partitions=2)
+    first = cluster.worker("a")
+    cluster.feed(["a"] * 4, START_MS - 100_000)
+    cluster.run(first, turns=12)
+    cluster.feed(["a"] * 4, START_MS - 50_000)
+    cluster.run(first, turns=1)
+    before, callbacks = markers(cluster), first._callbacks
+    revoked, waiting = callbacks.on_revoked, []
+
+    def on_revoked(shares: Sequence[TopicPartition]) -> None:
+        producer = first._outbound._producer
+        assert isinstance(producer, MemoryProducer)
+        revoked(shares)
+        waiting.append(len(producer._queue))
+
+    monkeypatch.setattr(callbacks, "on_revoked", on_revoked)
+    cluster.clock.advance(2_000)  # a round of markers is due at the next commit
+    second = cluster.worker("b")
+    second.turn(cluster.clock.now_ms())
+    first.turn(cluster.clock.now_ms())
+    assert waiting == [0]
+    assert markers(cluster) > before
+
+
+def markers(cluster: Cluster) -> int:
+    return sum(read_marker(row.headers) is not None for row in cluster.broker.read(REPARTITION))
