@@ -1,7 +1,7 @@
 # The only commands anyone needs. `make` prints them.
 
 PY := .venv/bin/python
-TYPED := $(wildcard libs/*/src services/*/src devstack/src tools benchmarks tests)
+TYPED := $(wildcard libs/*/src services/*/src devstack/src tools benchmarks tests docs)
 # `make run` passes these on; see .venv/bin/python -m devstack run --help
 SCALE ?=
 TEXT ?=
@@ -28,7 +28,7 @@ check: setup ## format, lint, types, import contracts, unit tests
 	@$(PY) -m ruff check .
 	@.venv/bin/mypy $(TYPED)
 	@.venv/bin/lint-imports
-	@$(PY) -m pytest -q tests
+	@$(PY) -m pytest -q tests/architecture tests/budget tests/parity tests/unit
 
 format: setup ## put the code into the one format, mend what ruff can mend
 	@$(PY) -m ruff format .

@@ -1,7 +1,8 @@
-"""Compiles the Java programs beside this file, on a Java runtime that has no compiler."""
+"""Compiles Java programs of our own, on a Java runtime that has no compiler."""
 
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.jars import CACHE, ECJ, FOLDER, JarError, class_path, java, locked_jars
 
@@ -17,8 +18,8 @@ class Compiled:
         return [java(), "-cp", self.class_path, main_class, *arguments]
 
 
-def compile_java(*names: str) -> Compiled:
-    """Compile `java/<name>.java` for each name and return what runs them.
+def compile_java(*names: str, folder: Path = FOLDER / "java") -> Compiled:
+    """Compile the folder's `<name>.java` for each name and return what runs them.
 
     Raises JarError when a jar is missing or the compiler refuses a file.
     """
@@ -26,7 +27,7 @@ def compile_java(*names: str) -> Compiled:
     libraries = class_path(jars)
     classes = CACHE / "classes"
     classes.mkdir(parents=True, exist_ok=True)
-    sources = [str(FOLDER / "java" / f"{name}.java") for name in names]
+    sources = [str(folder / f"{name}.java") for name in names]
     flags = ["-25", "-encoding", "UTF-8", "-proc:none", "-nowarn", "-cp", libraries]
     compiler = [java(), "-jar", str(jars[ECJ]), *flags, "-d", str(classes), *sources]
     done = subprocess.run(compiler, capture_output=True, text=True, check=False)

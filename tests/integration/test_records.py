@@ -121,7 +121,7 @@ def test_nulls_and_empty_lines_become_no_words(stack: Stack) -> None:
 
 
 def test_each_key_is_where_the_java_client_would_put_it(stack: Stack) -> None:
-    """The other half of the trial, 500 records of a Java producer, needs a compiler: see bench."""
+    """The trial with a Java producer beside ours is parity/test_java_partitions.py."""
     stack.create(WORDS, COUNTS, partitions=6)
     stack.produce(
         WORDS, [line(number % 6, 1_000 + number, word) for number, word in enumerate(PARTITION_OF)]

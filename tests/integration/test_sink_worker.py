@@ -84,6 +84,7 @@ def test_a_worker_that_is_told_to_stop_while_the_database_is_away_stops_in_time(
     broker: "Broker", database: "Database", stacks: MakeStack, table: str
 ) -> None:
     stack = stacks(broker, database_url=table)
+    stack.settings["STREAMCORE_SHUTDOWN_TIMEOUT_MS"] = "6000"
     stack.create(COUNTS, partitions=1)
     stack.migrate()
     stack.produce(COUNTS, [counted("cat", 1)])
@@ -93,7 +94,7 @@ def test_a_worker_that_is_told_to_stop_while_the_database_is_away_stops_in_time(
         stack.produce(COUNTS, [counted("cat", 2)])
         wait_until(lambda: "is away" in sink.tail(40), "word of the outage", alive=[sink])
         sink.send(signal.SIGTERM)
-        assert sink.wait(28), f"it goes on:\n{sink.tail(40)}"
+        assert sink.wait(12), f"it goes on:\n{sink.tail(40)}"
     again = stack.start("sink", "-2")
     wait_for(stack, again, cat=2)
     stack.stop(again)

@@ -1,7 +1,7 @@
 """Our describe() and Java's, byte for byte.
 
 `describe.txt` is what `Describe.java` printed with Kafka Streams 4.3.1; each topology there has its
-twin here. To record anew: compile and run Describe.java with kafka-streams on the class path.
+twin here. `test_recorder.py` runs it again (marker java).
 """
 
 import re

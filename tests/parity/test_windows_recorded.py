@@ -1,7 +1,7 @@
 """Windowed and plain aggregations against what Java's TopologyTestDriver recorded, row by row.
 
 The recordings use ``groupByKey``, one partition, a commit after each record. Sizes in milliseconds:
-tumbling 10, hopping 10 by 5.
+tumbling 10, hopping 10 by 5. `test_recorder.py` makes them again (marker java).
 """
 
 import re

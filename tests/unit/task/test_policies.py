@@ -344,6 +344,7 @@ def test_a_dead_letter_from_the_future_has_a_stamp_that_a_broker_takes() -> None
     with driver_with(json_counts(), **settings) as driver:
         ahead_ms = driver.now_ms + 365 * 24 * 3_600_000
         driver.input("in").pipe_bytes(b"k", b"1", at_ms=ahead_ms)
+        driver.run()
         (entry,) = driver.log("dead")[0]
         assert entry.stamp_ms == driver.now_ms
         assert ("sc-dead-timestamp", str(ahead_ms).encode()) in entry.headers
