@@ -25,7 +25,6 @@ from collections.abc import Mapping
 
 from streamcore.errors import ProcessingError, RecordError, StreamsError
 from streamcore.model import (
-    NO_TIME_MS,
     CommitPoint,
     Fetched,
     OffsetAndMetadata,
@@ -36,12 +35,11 @@ from streamcore.model import (
     TopicPartition,
 )
 from streamcore.operators.base import Drops
-from streamcore.operators.watermark import Mark, combine
 from streamcore.state.build import Store
 from streamcore.task import metadata
 from streamcore.task.buffer import Buffers
-from streamcore.task.clocks import SourceClock, UpstreamClocks
 from streamcore.task.config import TaskConfig
+from streamcore.task.event_time import EventTime
 from streamcore.task.intake import Chunk, Fault, Gap, Heard, Intake, Item
 from streamcore.task.lifecycle import TaskState, move
 from streamcore.task.parts import ChangelogState, TaskParts
@@ -71,13 +69,11 @@ class Task:
         self._poisoned: dict[TopicPartition, dict[int, ProcessingError]] = {}
         self._intakes: dict[TopicPartition, Intake] = {}
         self._buffers = Buffers(self.inputs)
-        self._clocks: dict[TopicPartition, SourceClock] = {}
-        self._upstream: dict[TopicPartition, UpstreamClocks] = {}
+        self._time = EventTime(parts.inputs, parts.upstream_tasks, config)
         self._next: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._logged: set[TopicPartition] = set()
         self._now_ms = 0
-        self._by_operator_time = config.event_time == "operator"
 
     # --- restoring ---------------------------------------------------------------------------
 
@@ -144,19 +140,9 @@ class Task:
         self.restored_watermarks(positions)
         for partition, source in self._parts.inputs.items():
             own = positions[partition]
-            time = metadata.decode(own.metadata)
+            self._time.start(partition, metadata.decode(own.metadata), now_ms)
             self._next[partition] = own.offset
             self._intakes[partition] = Intake(partition, source, self._poisoned.get(partition, {}))
-            if source.internal and not self._by_operator_time:
-                self._upstream[partition] = UpstreamClocks(
-                    self._parts.upstream_tasks[partition],
-                    self._config.idle_lease_ms,
-                    list(time.upstream_ms),
-                )
-            else:
-                self._clocks[partition] = SourceClock(
-                    self._config.idle_after_ms, time.clock_ms, now_ms
-                )
         for speaker in self._pipeline.speakers:
             speaker.start(now_ms)
         for processor in self._pipeline.processors:
@@ -208,7 +194,7 @@ class Task:
                 return 0
             item = item.as_fault(failed)
         if isinstance(item, Heard):
-            self._upstream[partition].hear(item.marker, item.said_at_ms)
+            self._time.hear(partition, item.marker, item.said_at_ms)
         elif isinstance(item, Gap):
             if item.drop is not None:
                 self.counters[item.drop] += 1
@@ -222,7 +208,7 @@ class Task:
         """Run the rows; return what user code raised if that left everything as it was."""
         source, trace = self._parts.inputs[partition], self._pipeline.trace
         trace.left, dropped = False, dict(self.counters)
-        clocks_ms, clock = chunk.clocks_ms, self._clocks.get(partition)
+        clocks_ms, clock = chunk.clocks_ms, self._time.clock_of(partition)
         if clock is not None:
             clocks_ms = clock.read(chunk.stamps_ms, self._now_ms)
         assert clocks_ms is not None, "rows of a repartition topic come with their clocks"
@@ -272,7 +258,9 @@ class Task:
         """
         assert self.state is TaskState.RUNNING, self.state
         self._now_ms = now_ms
-        self._walk(now_ms)
+        marks = self._time.marks(self._buffers, now_ms)
+        with user_code(self.id, "at the commit"):
+            self._pipeline.flush_and_advance(marks, now_ms)
         for external in self._pipeline.externals:
             external.write_out(self._next)
         self._log_changes()
@@ -281,23 +269,6 @@ class Task:
         if offsets == self._committed and not (self._logged or self._outbox or owed):
             return None
         return CommitPoint(self.id, offsets, frozenset(self._logged))
-
-    def _walk(self, now_ms: int) -> None:
-        marks: dict[str, list[Mark]] = {}
-        for partition, source in self._parts.inputs.items():
-            marks.setdefault(source.name, []).append(self._mark_of(partition, now_ms))
-        with user_code(self.id, "at the commit"):
-            self._pipeline.flush_and_advance(
-                {source: combine(own) for source, own in marks.items()}, now_ms
-            )
-
-    def _mark_of(self, partition: TopicPartition, now_ms: int) -> Mark:
-        if self._by_operator_time:  # Kafka Streams' stream time: the highest of all inputs
-            return Mark(max(clock.ms for clock in self._clocks.values()), False)
-        clock = self._clocks.get(partition)
-        if clock is not None:
-            return clock.mark(now_ms, caught_up=self._buffers[partition].caught_up)
-        return self._upstream[partition].mark()
 
     def _log_changes(self) -> None:
         """Move the stores' changes into their changelogs' sends."""
@@ -313,16 +284,12 @@ class Task:
 
     def _offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         watermarks_ms = tuple(keeper.watermark_ms for keeper in self._pipeline.keepers)
-        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        for partition in self.inputs:
-            clock, upstream = self._clocks.get(partition), self._upstream.get(partition)
-            time = metadata.TimeState(
-                clock.ms if clock is not None else NO_TIME_MS,
-                tuple(upstream.marks_ms) if upstream is not None else (),
-                watermarks_ms,
+        return {
+            at: OffsetAndMetadata(
+                self._next[at], metadata.encode(self._time.state(at, watermarks_ms))
             )
-            offsets[partition] = OffsetAndMetadata(self._next[partition], metadata.encode(time))
-        return offsets
+            for at in self.inputs
+        }
 
     def committed(self, point: CommitPoint, positions: Mapping[TopicPartition, Position]) -> None:
         """Note that the point is durable: stores write what was cut, with their new positions.

@@ -1,0 +1,76 @@
+"""EventTime: the clocks of all inputs of one task, the marks that they make, and what is committed.
+
+Inputs that somebody outside writes have a clock of their own; a repartition partition follows the
+clocks of the tasks that write it. By Kafka Streams' rule every input has its own.
+"""
+
+from collections.abc import Mapping
+
+from streamcore.model import NO_TIME_MS, TopicPartition
+from streamcore.operators.marker import Marker
+from streamcore.operators.watermark import Mark, combine
+from streamcore.task.buffer import Buffers
+from streamcore.task.clocks import SourceClock, UpstreamClocks
+from streamcore.task.config import TaskConfig
+from streamcore.task.metadata import TimeState
+from streamcore.topology.nodes import Source
+
+
+class EventTime:
+    """See the module. ``start`` comes first, once for each input."""
+
+    def __init__(
+        self,
+        inputs: Mapping[TopicPartition, Source],
+        upstream_tasks: Mapping[TopicPartition, int],
+        config: TaskConfig,
+    ) -> None:
+        self._inputs = inputs
+        self._upstream_tasks = upstream_tasks
+        self._config = config
+        self._by_operator_time = config.event_time == "operator"
+        self._clocks: dict[TopicPartition, SourceClock] = {}
+        self._upstream: dict[TopicPartition, UpstreamClocks] = {}
+
+    def start(self, partition: TopicPartition, time: TimeState, now_ms: int) -> None:
+        """Begin with the clocks of the last commit; idleness counts from now."""
+        if self._inputs[partition].internal and not self._by_operator_time:
+            self._upstream[partition] = UpstreamClocks(
+                self._upstream_tasks[partition],
+                self._config.idle_lease_ms,
+                list(time.upstream_ms),
+            )
+        else:
+            self._clocks[partition] = SourceClock(self._config.idle_after_ms, time.clock_ms, now_ms)
+
+    def clock_of(self, partition: TopicPartition) -> SourceClock | None:
+        """Return the input's own clock; None: its rows bring their clocks with them."""
+        return self._clocks.get(partition)
+
+    def hear(self, partition: TopicPartition, marker: Marker, said_at_ms: int) -> None:
+        """Note what an upstream task says of itself."""
+        self._upstream[partition].hear(marker, said_at_ms)
+
+    def marks(self, buffers: Buffers, now_ms: int) -> dict[str, Mark]:
+        """Return the mark of each source node: that of its partitions together."""
+        marks: dict[str, list[Mark]] = {}
+        for partition, source in self._inputs.items():
+            marks.setdefault(source.name, []).append(self._mark_of(partition, buffers, now_ms))
+        return {source: combine(own) for source, own in marks.items()}
+
+    def _mark_of(self, partition: TopicPartition, buffers: Buffers, now_ms: int) -> Mark:
+        if self._by_operator_time:  # Kafka Streams' stream time: the highest of all inputs
+            return Mark(max(clock.ms for clock in self._clocks.values()), False)
+        clock = self._clocks.get(partition)
+        if clock is not None:
+            return clock.mark(now_ms, caught_up=buffers[partition].caught_up)
+        return self._upstream[partition].mark()
+
+    def state(self, partition: TopicPartition, watermarks_ms: tuple[int, ...]) -> TimeState:
+        """Return what an input's commit has to remember."""
+        clock, upstream = self._clocks.get(partition), self._upstream.get(partition)
+        return TimeState(
+            clock.ms if clock is not None else NO_TIME_MS,
+            tuple(upstream.marks_ms) if upstream is not None else (),
+            watermarks_ms,
+        )
