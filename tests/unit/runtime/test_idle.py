@@ -19,6 +19,7 @@ from streamcore import (
 )
 from streamcore.model import Send, TopicPartition
 from streamcore.operators.marker import read_marker
+from streamcore.testing.consumer import MemoryConsumer
 from streamcore.testing.producer import MemoryProducer
 
 
@@ -47,6 +48,33 @@ def test_windows_close_over_an_idle_partition_however_rare_commits_are(
     cluster.broker.write("words", None, b"end", START_MS - 50_000, 0)
     cluster.run(worker, turns=1_200, step_ms=1_000)
     assert cluster.counts() == {("to", START_MS - 100_000): 1}
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_a_partition_that_an_outage_kept_unread_is_not_idle_when_commits_come_back_first(
+    guarantee: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_ms, idle_after_ms = START_MS - 100_000, 20_000
+    cluster = Cluster(partitions=2, guarantee=guarantee)
+    worker = cluster.worker(topology=finals(), task={"idle_after_ms": idle_after_ms})
+    cluster.feed(["a", "b"], first_ms)
+    cluster.settle(worker)
+    for word in (b"end", b"ending"):  # the one is committed in its turn, the other not yet
+        cluster.broker.write("words", None, word, first_ms + 50_000, 0)
+        cluster.run(worker, turns=1, step_ms=0)
+    cluster.broker.away = True
+    began_ms = cluster.clock.now_ms()
+    cluster.broker.write("words", None, b"unread", first_ms + 1, 1)  # by one who is nearer
+    while cluster.clock.now_ms() < began_ms + 2 * idle_after_ms:
+        cluster.run(worker, turns=1)
+    assert worker.metrics.value("streamcore_commits_failed_total") > 1
+    cluster.broker.away = False
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryConsumer, "fetch", lambda _self, _rows_max: [])
+        cluster.run(worker, turns=60)  # the waits between tries are 5 s at most
+        assert not worker._recovery.backoff.failing, "commits have not come back"
+    cluster.run(worker, turns=3 * idle_after_ms // 200)
+    assert cluster.counts() == {(word, first_ms): 1 for word in ("a", "b", "unread")}
 
 
 def test_markers_behind_the_last_commit_are_written_before_a_revocation_ends(

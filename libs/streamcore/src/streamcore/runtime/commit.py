@@ -27,6 +27,9 @@ _log = structlog.get_logger("streamcore.commit")
 FLUSH_SLICE_MS = 1_000
 """How long one wait for acknowledgements lasts before the consumer is polled again."""
 
+DOUBTED_CUTS = 2
+"""After a commit without an answer: the one that gets it may itself have waited long for it."""
+
 
 class Committer:
     """The one commit of a worker that may be under way."""
@@ -45,6 +48,7 @@ class Committer:
         self._tasks: dict[TaskId, Task] = {}
         self._consumer: Consumer | None = None
         self._running = False
+        self._doubted_cuts = 0  # so many of the next ones find no input idle
         self.group_metadata: Any = None  # taken in the assign callback, for all of its generation
         self._topic_ids = topic_ids
         self.durable: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -77,6 +81,10 @@ class Committer:
         assert not self._running, "a commit is under way"
         if tasks and consumer.member_id() is None:
             raise MemberFencedError("this member is not in the group any more")
+        if self._doubted_cuts:
+            self._doubted_cuts -= 1
+            for task in tasks:
+                task.doubt_idleness(now_ms)
         for task in tasks:
             point = task.cut(now_ms)
             if point is not None:
@@ -86,10 +94,21 @@ class Committer:
             return True
         self._consumer = consumer
         self._running, self.unanswered = True, ""
+        done = False
         try:
-            return self._end(deadline, wait)
+            done = self._end(deadline, wait)
         finally:
             self._running = False
+            if not done:
+                self.doubt()
+        return done
+
+    def doubt(self) -> None:
+        """The broker did not answer: who knows what waits in inputs that seemed read to the end.
+
+        It may answer commits again before it brings records.
+        """
+        self._doubted_cuts = DOUBTED_CUTS
 
     def finish(self, deadline: Deadline) -> bool:
         """End the commit that is under way, from inside a callback that came up while it waited."""

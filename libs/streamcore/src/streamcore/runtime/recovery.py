@@ -74,6 +74,7 @@ class Recoverer:
 
         The waits grow until ``committed`` says that a commit went through.
         """
+        self._committer.doubt()
         self.backoff.failed(reason, self._clock.now_ms())
 
     def committed(self) -> None:

@@ -66,6 +66,11 @@ class EventTime:
             return clock.mark(now_ms, caught_up=buffers[partition].caught_up)
         return self._upstream[partition].mark()
 
+    def doubt_idleness(self, now_ms: int) -> None:
+        """Let the idleness of every input count from now again."""
+        for clock in self._clocks.values():
+            clock.start(now_ms)
+
     def state(self, partition: TopicPartition, watermarks_ms: tuple[int, ...]) -> TimeState:
         """Return what an input's commit has to remember."""
         clock, upstream = self._clocks.get(partition), self._upstream.get(partition)

@@ -12,6 +12,7 @@ accept               RUNNING             buffers what the broker gave
 process              RUNNING             runs buffered rows; the outbox grows
 punctuate            RUNNING             fires wall-clock timers
 drain                RUNNING             hands over the sends so far
+doubt_idleness       RUNNING             lets the idleness of inputs count from now again
 cut                  RUNNING             empties overlays, lets time pass, names what to commit
 committed            RUNNING             writes what was cut into the stores
 close                any                 drops whatever is not committed; engines stay open
@@ -246,6 +247,13 @@ class Task:
         sends = self._outbox[:]
         self._outbox.clear()
         return sends
+
+    def doubt_idleness(self, now_ms: int) -> None:
+        """Let no input be idle before it has been silent for as long again.
+
+        For when the broker has not answered: inputs were not silent then, they were not heard.
+        """
+        self._time.doubt_idleness(now_ms)
 
     # --- committing --------------------------------------------------------------------------
 
