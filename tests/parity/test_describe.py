@@ -30,6 +30,7 @@ Build = Callable[[StreamsBuilder], object]
 
 TEXT = Produced(key=STR, value=STR)
 GROUPED = Grouped(key=STR, value=STR)
+# What Java (Kafka Streams 4.1.1) printed for the article's topology; see also test_aggregator.py.
 ARTICLE = """\
 Topologies:
    Sub-topology: 0

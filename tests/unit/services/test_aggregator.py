@@ -4,40 +4,15 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.parity.test_describe import ARTICLE
 
 from aggregator.settings import Settings
 from aggregator.topology import STORE, build
 from streamcore import Topology
 from streamcore.topology.nodes import Aggregate, Sink, Suppress
 
-# Java's own text for the article's topology (Kafka Streams 4.1.1), with our names of topics.
-JAVA = """\
-Topologies:
-   Sub-topology: 0
-    Source: KSTREAM-SOURCE-0000000000 (topics: [words])
-      --> KSTREAM-KEY-SELECT-0000000001
-    Processor: KSTREAM-KEY-SELECT-0000000001 (stores: [])
-      --> windowed-counts-repartition-filter
-      <-- KSTREAM-SOURCE-0000000000
-    Processor: windowed-counts-repartition-filter (stores: [])
-      --> windowed-counts-repartition-sink
-      <-- KSTREAM-KEY-SELECT-0000000001
-    Sink: windowed-counts-repartition-sink (topic: windowed-counts-repartition)
-      <-- windowed-counts-repartition-filter
-
-  Sub-topology: 1
-    Source: windowed-counts-repartition-source (topics: [windowed-counts-repartition])
-      --> KSTREAM-AGGREGATE-0000000002
-    Processor: KSTREAM-AGGREGATE-0000000002 (stores: [windowed-counts])
-      --> KTABLE-TOSTREAM-0000000006
-      <-- windowed-counts-repartition-source
-    Processor: KTABLE-TOSTREAM-0000000006 (stores: [])
-      --> KSTREAM-SINK-0000000007
-      <-- KSTREAM-AGGREGATE-0000000002
-    Sink: KSTREAM-SINK-0000000007 (topic: windowed-counts)
-      <-- KTABLE-TOSTREAM-0000000006
-
-"""
+# With our names of topics.
+JAVA = ARTICLE.replace("rec-words", "words").replace("rec-out2", "windowed-counts")
 
 
 def nodes(topology: Topology, kind: type[Any]) -> list[Any]:
@@ -45,7 +20,7 @@ def nodes(topology: Topology, kind: type[Any]) -> list[Any]:
 
 
 def test_the_topology_is_the_articles_as_java_prints_it() -> None:
-    assert build(Settings()).describe().rstrip("\n") == JAVA.rstrip("\n")
+    assert build(Settings()).describe() == JAVA
 
 
 def test_only_finals_wait_for_their_window() -> None:
