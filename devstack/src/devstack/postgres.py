@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,11 +16,10 @@ from urllib.parse import quote
 import psycopg
 
 from devstack.errors import StackError
-from devstack.ports import LOOPBACK, answers, free_port, require_free
-from devstack.processes import Child, wait_until_up
+from devstack.ports import LOOPBACK, answers
+from devstack.processes import Child
+from devstack.server import START_TIMEOUT_S, STOP_TIMEOUT_S, Server
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
 USER: Final = "streamcore"
 DATABASE: Final = "streamcore"
 
@@ -41,12 +40,16 @@ _WORKERS_GONE_S = 10.0
 _AS_USER: Final = ("unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}")
 
 
-class Database:
-    """A server whose whole state is one folder, with one empty database made at first start.
+class Database(Server):
+    """A PostgreSQL with one empty database, made at first start.
 
     Only programs that know the password (it lies in the folder, readable by its owner alone)
     can connect. `settings` are those of postgresql.conf.
     """
+
+    name = "PostgreSQL"
+    port_variable = "POSTGRES_PORT"
+    log_name = "postgres.log"
 
     def __init__(
         self,
@@ -54,10 +57,8 @@ class Database:
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.folder = folder.resolve()
-        self.port = free_port() if port is None else port
+        super().__init__(folder, port)
         self.settings: dict[str, str] = dict(settings or {})
-        self._child: Child | None = None
 
     @property
     def url(self) -> str:
@@ -68,85 +69,28 @@ class Database:
         """Return the address of another database of this server."""
         return f"postgresql://{USER}:{quote(self._password())}@{LOOPBACK}:{self.port}/{database}"
 
-    @property
-    def pid(self) -> int:
-        """The process id of the running server."""
-        return self._running().pid
+    def stop(self, *, fast: bool = True, timeout_s: float = STOP_TIMEOUT_S) -> bool:
+        """End it, by force after the time-out; say whether it was clean.
 
-    @property
-    def returncode(self) -> int | None:
-        """None while it runs, else how it ended (0 before the first start)."""
-        return 0 if self._child is None else self._child.returncode
-
-    @property
-    def log(self) -> Path:
-        """The file with the server's warnings."""
-        return self.folder / "postgres.log"
-
-    def start(self, timeout_s: float = START_TIMEOUT_S) -> "Database":
-        """Start and return when the server takes connections; its data is kept.
-
-        Raises StackError when the port is taken or no answer comes in time.
+        `fast` breaks connections off; without it the server waits for its clients to leave.
         """
-        assert self._child is None or self._child.returncode is not None, "it runs already"
-        require_free(self.port, "PostgreSQL", "POSTGRES_PORT")
+        return self._end(signal.SIGINT if fast else signal.SIGTERM, timeout_s)
+
+    def _launch(self) -> Child:
         self.folder.mkdir(parents=True, exist_ok=True)
         data = self.folder / "data"
         if not (data / "PG_VERSION").exists():
             self._initialise(data)
         _clear_lock(data / "postmaster.pid")
         options = {**DEFAULTS, **self.settings, "port": str(self.port)}
-        self._child = Child(
-            "PostgreSQL",
+        return Child(
+            self.name,
             [*_prefix(), str(_binaries() / "postgres"), "-D", str(data), *_options(options)],
             log=self.log,
             env=_environment(),
             cwd=self.folder,
             user=_uid(),
         )
-        wait_until_up(self._child, self._is_up, timeout_s)
-        return self
-
-    def stop(self, *, fast: bool = True, timeout_s: float = STOP_TIMEOUT_S) -> bool:
-        """End it, by force after the time-out; say whether it was clean.
-
-        `fast` breaks connections off; without it the server waits for its clients to leave.
-        """
-        number = signal.SIGINT if fast else signal.SIGTERM
-        return self._child is None or self._child.stop(number, patience_s=timeout_s)
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        if self._child is not None:
-            self._child.kill()
-
-    def pause(self) -> None:
-        """Freeze it: connections stay, answers do not come."""
-        self._running().send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let a frozen server go on."""
-        self._running().send(signal.SIGCONT)
-
-    def restart(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Stop and start again with the same port and data."""
-        self.stop()
-        self.start(timeout_s)
-
-    def tail(self, lines: int = 15) -> str:
-        """Return the last lines of its log."""
-        return "" if self._child is None else self._child.tail(lines)
-
-    def __enter__(self) -> "Database":
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _running(self) -> Child:
-        assert self._child is not None, "the database was not started"
-        assert self._child.returncode is None, "the database has ended"
-        return self._child
 
     @property
     def _password_file(self) -> Path:
@@ -154,6 +98,9 @@ class Database:
 
     def _password(self) -> str:
         return self._password_file.read_text(encoding="ascii").strip()
+
+    def _probe(self) -> Callable[[], bool]:
+        return self._is_up
 
     def _is_up(self) -> bool:
         if not answers(self.port):

@@ -29,6 +29,7 @@ from devstack.postgres import Database
 from devstack.processes import Child
 from devstack.procfile import Procfile, read_procfile
 from devstack.screen import Screen
+from devstack.server import Server
 from devstack.stopping import StopSignals
 from devstack.topics import create_topics
 
@@ -51,7 +52,7 @@ class Run:
         self._procfile: Procfile = read_procfile(options.root / "Procfile")
         self._instances = self._procfile.instances(options.scale)
         self._env = dict(options.env)
-        self._servers: list[Broker | Database] = []
+        self._servers: list[Server] = []
         self._services: list[Child] = []
         self._feed: Child | None = None
         self._followers: list[Follower] = []

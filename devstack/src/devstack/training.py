@@ -33,7 +33,7 @@ def train() -> None:
         producer.produce("training", b"")
         producer.flush(_FLUSH_S)
         del producer
-        broker.stop(_DUMP_S)  # Java writes the cache on its way out
+        broker.stop(timeout_s=_DUMP_S)  # Java writes the cache on its way out
         if unfinished.exists():
             unfinished.rename(wanted)
     finally:
