@@ -16,8 +16,8 @@ from statistics import median
 from benchmarks import contestants, results
 from benchmarks.broker import bootstrap
 from benchmarks.contestants import Contestant, Job
-from benchmarks.jars import CACHE, JarError
-from benchmarks.jvm import compile_java
+from benchmarks.jars import CACHE
+from benchmarks.jvm import CompileError, compile_java
 from benchmarks.measure import Run, RunError, measure
 from benchmarks.topics import Broker
 from benchmarks.words import RECORDS_PER_MS, feed, stamped
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     try:
         return _benchmark(options)
-    except (JarError, RunError, StackError) as problem:
+    except (CompileError, RunError, StackError) as problem:
         sys.stderr.write(f"bench: {problem}\n")
         return 2
 

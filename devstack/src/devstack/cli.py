@@ -95,7 +95,7 @@ def prepare() -> None:
     """Fetch what Apache Kafka is made of, check each file, and make its starts quick."""
     from devstack.training import train  # noqa: PLC0415
 
-    jars.fetch(lambda done, of, name: typer.echo(f"  {done}/{of} {name}"))
+    jars.KAFKA.fetch(lambda done, of, name: typer.echo(f"  {done}/{of} {name}"))
     train()
 
 
