@@ -1,6 +1,7 @@
 """Idle partitions behind a repartition topic, in running workers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from tests.unit.runtime.simulated import REPARTITION, START_MS, Cluster
@@ -17,7 +18,8 @@ from streamcore import (
     tumbling,
     windowed_serde,
 )
-from streamcore.model import Send, TopicPartition
+from streamcore.errors import RetriableError
+from streamcore.model import Fetched, Send, TopicPartition
 from streamcore.operators.marker import read_marker
 from streamcore.testing.consumer import MemoryConsumer
 from streamcore.testing.producer import MemoryProducer
@@ -50,6 +52,23 @@ def test_windows_close_over_an_idle_partition_however_rare_commits_are(
     assert cluster.counts() == {("to", START_MS - 100_000): 1}
 
 
+@contextmanager
+def no_words_come(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the broker answer everything else."""
+    fetch = MemoryConsumer.fetch
+
+    def fetch_others(self: MemoryConsumer, rows_max: int) -> list[Fetched]:
+        paused = set(self._paused)
+        self._paused |= {at for at in self._positions if at.topic == "words"}
+        found = fetch(self, rows_max)
+        self._paused = paused
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryConsumer, "fetch", fetch_others)
+        yield
+
+
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 def test_a_partition_that_an_outage_kept_unread_is_not_idle_when_commits_come_back_first(
     guarantee: str, monkeypatch: pytest.MonkeyPatch
@@ -69,11 +88,52 @@ def test_a_partition_that_an_outage_kept_unread_is_not_idle_when_commits_come_ba
         cluster.run(worker, turns=1)
     assert worker.metrics.value("streamcore_commits_failed_total") > 1
     cluster.broker.away = False
-    with monkeypatch.context() as patched:
-        patched.setattr(MemoryConsumer, "fetch", lambda _self, _rows_max: [])
+    with no_words_come(monkeypatch):
         cluster.run(worker, turns=60)  # the waits between tries are 5 s at most
         assert not worker._recovery.backoff.failing, "commits have not come back"
     cluster.run(worker, turns=3 * idle_after_ms // 200)
+    assert cluster.counts() == {(word, first_ms): 1 for word in ("a", "b", "unread")}
+
+
+def test_nor_is_it_idle_when_the_commit_that_comes_through_waited_long_for_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first_ms, idle_after_ms = START_MS - 100_000, 4_000
+    cluster = Cluster(partitions=2)
+    worker = cluster.worker(topology=finals(), task={"idle_after_ms": idle_after_ms})
+    cluster.feed(["a", "b"], first_ms)
+    cluster.run(worker, turns=7)
+    for word in (b"end", b"ending"):
+        cluster.broker.write("words", None, word, first_ms + 50_000, 0)
+        cluster.run(worker, turns=1, step_ms=0)
+    cluster.broker.write("words", None, b"unread", first_ms + 1, 1)
+    with no_words_come(monkeypatch):
+        cluster.broker.faults.next("producer.flush", False, times=9)  # a second each; 5 a commit
+        while cluster.broker.faults.left:
+            cluster.run(worker, turns=1)
+        cluster.run(worker, turns=10)
+    assert worker.metrics.value("streamcore_commits_failed_total") == 1
+    cluster.run(worker, turns=200)
+    assert cluster.counts() == {(word, first_ms): 1 for word in ("a", "b", "unread")}
+
+
+def test_nor_is_it_idle_right_after_polls_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    first_ms, idle_after_ms = START_MS - 100_000, 4_000
+    cluster = Cluster(partitions=2)
+    worker = cluster.worker(topology=finals(), task={"idle_after_ms": idle_after_ms})
+    cluster.feed(["a", "b"], first_ms)
+    cluster.run(worker, turns=7)
+    cluster.broker.write("words", None, b"end", first_ms + 50_000, 0)
+    cluster.run(worker, turns=7)
+    cluster.broker.write("words", None, b"unread", first_ms + 1, 1)
+    cluster.broker.faults.next("consumer.poll", RetriableError("no answer"), times=50)
+    cluster.run(worker, turns=50)
+    with no_words_come(monkeypatch):
+        while worker._recovery.backoff.failing:
+            cluster.run(worker, turns=1)
+        cluster.run(worker, turns=10)
+    assert cluster.broker.faults.left == []
+    cluster.run(worker, turns=200)
     assert cluster.counts() == {(word, first_ms): 1 for word in ("a", "b", "unread")}
 
 
