@@ -16,8 +16,12 @@ from streamcore import (
     tumbling,
     windowed_serde,
 )
+from streamcore.model import TopicPartition
+from streamcore.operators.marker import Marker, marker_send
+from streamcore.operators.watermark import Mark
 from streamcore.task import TaskConfig
 from streamcore.testing.driver import TopologyTestDriver
+from streamcore.testing.log import Entry
 from streamcore.topology.windows import Windows
 
 P01 = [
@@ -124,3 +128,17 @@ def test_update_stores_keep_windows_a_day_longer_than_size_and_grace() -> None:
     topology = word_count(tumbling(size_ms=10, grace_ms=5))
     (spec,) = [spec for sub in topology.sub_topologies for spec in sub.stores]
     assert spec.retention_ms == 15 + 24 * 3_600_000
+
+
+def test_markers_from_before_a_change_of_the_rule_are_passed_over() -> None:
+    config = TaskConfig(event_time="operator")
+    with TopologyTestDriver(word_count(tumbling(size_ms=10)), config=config) as driver:
+        send = marker_send("app-counts-repartition", 1, Marker(0, 1, Mark(99, False)), 5)
+        (headers,) = send.headers or ()
+        at = TopicPartition(send.topic, 0)
+        driver.write(at, Entry(None, None, 5, headers))
+        driver.input("words").pipe(None, "a", at_ms=1)
+        driver.commit()
+        assert counts(driver) == {("a", 0): 1}
+        assert driver.committed(send.topic, 0).offset == 2
+        assert driver.dropped() == {}

@@ -48,8 +48,13 @@ class EventTime:
         return self._clocks.get(partition)
 
     def hear(self, partition: TopicPartition, marker: Marker, said_at_ms: int) -> None:
-        """Note what an upstream task says of itself."""
-        self._upstream[partition].hear(marker, said_at_ms)
+        """Note what an upstream task says of itself.
+
+        By Kafka Streams' rule nobody listens; markers may still lie there from before the rule was
+        changed.
+        """
+        if not self._by_operator_time:
+            self._upstream[partition].hear(marker, said_at_ms)
 
     def marks(self, buffers: Buffers, now_ms: int) -> dict[str, Mark]:
         """Return the mark of each source node: that of its partitions together."""
