@@ -169,12 +169,25 @@ def _one(broker: Broker, contestant: Contestant, job: Job, options: Options) -> 
     broker.create(job.counts_topic, PARTITIONS)
     log = Path(f"{job.state_dir}.log")
     try:
-        return measure(broker, contestant, job, options.timeout_s)
+        return measure(broker, _telling(contestant), job, options.timeout_s)
     finally:
         if log.is_file():
             _say_log(log)
         broker.delete(name for name in broker.topics() if name.startswith(job.application_id))
         shutil.rmtree(job.state_dir, ignore_errors=True)
+
+
+def _telling(contestant: Contestant) -> Contestant:
+    """Return the contestant, saying the variables it is started with (Java's says its own)."""
+
+    def launch(job: Job) -> contestants.Launch:
+        made = contestant(job)
+        if made.variables:
+            settings = ", ".join(f"{name}={value}" for name, value in made.variables.items())
+            _say(f"    settings {{{settings}}}")
+        return made
+
+    return launch
 
 
 def _say_settings(options: Options) -> None:
