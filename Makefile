@@ -41,7 +41,7 @@ bench: setup ## ours against Java Kafka Streams
 	@$(PY) -m benchmarks.run
 
 soak: setup ## the long trials, at full length
-	@$(PY) -m pytest -m "long or java" tests
+	@$(PY) -m pytest -m "long or java" -o faulthandler_timeout=900 tests
 
 docs: setup ## write the generated pages
 	@$(PY) docs/generate.py
