@@ -31,16 +31,18 @@ START_MS = 1_700_000_000_000
 Counts = dict[tuple[str, int], int]
 
 
-def word_count(word: Callable[[object, str], str] = lambda _key, word: word) -> Topology:
+def word_count(
+    word: Callable[[object, str], str] = lambda _key, word: word, *, final: bool = False
+) -> Topology:
     builder = StreamsBuilder()
-    (
+    counts = (
         builder.stream("words", Consumed(key=STR, value=STR))
         .group_by(word, Grouped(key=STR, value=STR))
         .windowed_by(tumbling(size_ms=10_000))
         .count(Materialized("windowed-counts"))
-        .to_stream()
-        .to("windowed-counts", Produced(key=windowed_serde(STR), value=INT64))
     )
+    counts = counts.suppress() if final else counts
+    counts.to_stream().to("windowed-counts", Produced(key=windowed_serde(STR), value=INT64))
     return builder.build()
 
 

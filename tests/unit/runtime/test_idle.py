@@ -4,39 +4,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from tests.unit.runtime.simulated import REPARTITION, START_MS, Cluster
+from tests.unit.runtime.simulated import REPARTITION, START_MS, Cluster, word_count
 
-from streamcore import (
-    INT64,
-    STR,
-    Consumed,
-    Grouped,
-    Materialized,
-    Produced,
-    StreamsBuilder,
-    Topology,
-    tumbling,
-    windowed_serde,
-)
 from streamcore.errors import RetriableError
 from streamcore.model import Fetched, Send, TopicPartition
 from streamcore.operators.marker import read_marker
 from streamcore.testing.consumer import MemoryConsumer
 from streamcore.testing.producer import MemoryProducer
-
-
-def finals() -> Topology:
-    builder = StreamsBuilder()
-    (
-        builder.stream("words", Consumed(key=STR, value=STR))
-        .group_by(lambda _key, word: word, Grouped(key=STR, value=STR))
-        .windowed_by(tumbling(size_ms=10_000))
-        .count(Materialized("windowed-counts"))
-        .suppress()
-        .to_stream()
-        .to("windowed-counts", Produced(key=windowed_serde(STR), value=INT64))
-    )
-    return builder.build()
 
 
 @pytest.mark.parametrize("commit_interval_ms", [1_000, 200_000])
@@ -45,7 +19,7 @@ def test_windows_close_over_an_idle_partition_however_rare_commits_are(
     guarantee: str, commit_interval_ms: int
 ) -> None:
     cluster = Cluster(partitions=2, guarantee=guarantee)
-    worker = cluster.worker(topology=finals(), commit_interval_ms=commit_interval_ms)
+    worker = cluster.worker(topology=word_count(final=True), commit_interval_ms=commit_interval_ms)
     cluster.broker.write("words", None, b"to", START_MS - 100_000, 0)
     cluster.broker.write("words", None, b"end", START_MS - 50_000, 0)
     cluster.run(worker, turns=1_200, step_ms=1_000)
@@ -75,7 +49,7 @@ def test_a_partition_that_an_outage_kept_unread_is_not_idle_when_commits_come_ba
 ) -> None:
     first_ms, idle_after_ms = START_MS - 100_000, 20_000
     cluster = Cluster(partitions=2, guarantee=guarantee)
-    worker = cluster.worker(topology=finals(), task={"idle_after_ms": idle_after_ms})
+    worker = cluster.worker(topology=word_count(final=True), task={"idle_after_ms": idle_after_ms})
     cluster.feed(["a", "b"], first_ms)
     cluster.settle(worker)
     for word in (b"end", b"ending"):  # the one is committed in its turn, the other not yet
@@ -100,7 +74,7 @@ def test_nor_is_it_idle_when_the_commit_that_comes_through_waited_long_for_its_a
 ) -> None:
     first_ms, idle_after_ms = START_MS - 100_000, 4_000
     cluster = Cluster(partitions=2)
-    worker = cluster.worker(topology=finals(), task={"idle_after_ms": idle_after_ms})
+    worker = cluster.worker(topology=word_count(final=True), task={"idle_after_ms": idle_after_ms})
     cluster.feed(["a", "b"], first_ms)
     cluster.run(worker, turns=7)
     for word in (b"end", b"ending"):
@@ -120,7 +94,7 @@ def test_nor_is_it_idle_when_the_commit_that_comes_through_waited_long_for_its_a
 def test_nor_is_it_idle_right_after_polls_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     first_ms, idle_after_ms = START_MS - 100_000, 4_000
     cluster = Cluster(partitions=2)
-    worker = cluster.worker(topology=finals(), task={"idle_after_ms": idle_after_ms})
+    worker = cluster.worker(topology=word_count(final=True), task={"idle_after_ms": idle_after_ms})
     cluster.feed(["a", "b"], first_ms)
     cluster.run(worker, turns=7)
     cluster.broker.write("words", None, b"end", first_ms + 50_000, 0)

@@ -62,8 +62,7 @@ class UpstreamClocks:
     tasks: int
     idle_lease_ms: int
     marks_ms: list[int] = field(default_factory=list)
-    idle: list[bool] = field(default_factory=list)
-    idle_until_ms: list[int] = field(default_factory=list)
+    idle_until_ms: list[int] = field(default_factory=list)  # NO_TIME_MS: awake
     heard_ms: int = NO_TIME_MS  # when the newest marker was written
 
     def __post_init__(self) -> None:
@@ -71,7 +70,6 @@ class UpstreamClocks:
 
     def _grow(self, tasks: int) -> None:
         self.marks_ms += [NO_TIME_MS] * (tasks - len(self.marks_ms))
-        self.idle += [False] * (len(self.marks_ms) - len(self.idle))
         self.idle_until_ms += [NO_TIME_MS] * (len(self.marks_ms) - len(self.idle_until_ms))
 
     def hear(self, marker: Marker, said_at_ms: int) -> None:
@@ -81,14 +79,16 @@ class UpstreamClocks:
         if idle:
             ms = max(ms, self._others(task).ms)
         self.marks_ms[task] = max(self.marks_ms[task], ms)
-        self.idle[task] = idle
-        self.idle_until_ms[task] = said_at_ms + self.idle_lease_ms
+        self.idle_until_ms[task] = said_at_ms + self.idle_lease_ms if idle else NO_TIME_MS
         self.heard_ms = max(self.heard_ms, said_at_ms)
 
     def _others(self, task: int) -> Mark:
-        pairs = enumerate(zip(self.marks_ms, self.idle, strict=True))
-        return combine(Mark(*pair) for other, pair in pairs if other != task)
+        pairs = enumerate(zip(self.marks_ms, self.idle_until_ms, strict=True))
+        return combine(
+            Mark(ms, until_ms != NO_TIME_MS) for other, (ms, until_ms) in pairs if other != task
+        )
 
     def mark(self) -> Mark:
-        idle = all(self.idle) and self.heard_ms <= min(self.idle_until_ms, default=NO_TIME_MS)
+        idle_until_ms = min(self.idle_until_ms, default=NO_TIME_MS)
+        idle = idle_until_ms != NO_TIME_MS and self.heard_ms <= idle_until_ms
         return Mark(min(self.marks_ms, default=NO_TIME_MS), idle)

@@ -19,8 +19,8 @@ def dead_letter(topic: str, fault: Fault, now_ms: int) -> Send:
         ("sc-dead-timestamp", str(fault.stamp_ms).encode()),
         ("sc-dead-reason", f"{type(error).__name__}: {error.reason}".encode()),
     )
-    stamp_ms = max(0, min(fault.stamp_ms, now_ms))
-    return Send(topic, [fault.key], [fault.value], [stamp_ms], headers=[(*fault.headers, *origin)])
+    stamps_ms = [_taken(fault.stamp_ms, now_ms)]
+    return Send(topic, [fault.key], [fault.value], stamps_ms, headers=[(*fault.headers, *origin)])
 
 
 def dead_result(topic: str, refused: Refused, now_ms: int) -> Send:
@@ -42,6 +42,11 @@ def dead_result(topic: str, refused: Refused, now_ms: int) -> Send:
         topic,
         send.keys,
         send.values,
-        [max(0, min(stamp_ms, now_ms))],
+        [_taken(stamp_ms, now_ms)],
         headers=[(*own, *origin)],
     )
+
+
+def _taken(stamp_ms: int, now_ms: int) -> int:
+    """Return the stamp, or the nearest one that a broker takes."""
+    return max(0, min(stamp_ms, now_ms))
