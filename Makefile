@@ -6,9 +6,17 @@ TYPED := $(wildcard libs/*/src services/*/src devstack/src tools benchmarks test
 SCALE ?=
 TEXT ?=
 RATE ?=
+# `make sim` takes these
+SEED ?=
+SEEDS ?= 300
+FIRST ?= 0
+# `make chaos` passes these and RATE on; see .venv/bin/python -m devstack chaos --help
+SECONDS ?=
+GUARANTEE ?=
+SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format smoke bench soak docs lock clean
+.PHONY: help setup run test check format smoke chaos sim bench bench-faults soak docs lock clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -37,8 +45,21 @@ format: setup ## put the code into the one format, mend what ruff can mend
 smoke: ## a bare clone with an empty home reaches the first count by `make run` alone
 	@python=$$(sh tools/find-python) && exec "$$python" -I tools/smoke.py
 
+chaos: setup ## the word count under kills and outages, recounted (SECONDS=300 GUARANTEE=at_least_once RATE=2000 SEED=1)
+	@exec $(PY) -m devstack chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(GUARANTEE),--guarantee $(GUARANTEE)) $(if $(RATE),--rate $(RATE)) $(if $(SEED),--seed $(SEED))
+
+sim: setup ## histories by seed on a broker in memory (SEED=17 tells one; SEEDS=500 FIRST=900000 plays many)
+	@$(PY) -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST))
+
 bench: setup ## ours against Java Kafka Streams
 	@$(PY) -m benchmarks.run
+
+bench-faults: setup ## ours and Java under kills, stops, scaling and restores (three quarters of an hour)
+	@$(PY) -m benchmarks.takeover
+	@$(PY) -m benchmarks.takeover --standbys 0 --entries 250000
+	@$(PY) -m benchmarks.rebalance
+	@$(PY) -m benchmarks.restore
+	@$(PY) -m benchmarks.guarantees
 
 soak: setup ## the long trials, at full length
 	@$(PY) -m pytest -m "long or java" -o faulthandler_timeout=900 tests

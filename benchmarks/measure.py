@@ -105,13 +105,17 @@ def _reached(committed: list[int], ends: list[int]) -> bool:
     return all(offset >= end for offset, end in zip(committed, ends, strict=True))
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return what a living process has used of the processors."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _usage(pid: int) -> tuple[float, int, int]:
     """Return processor seconds, resident memory and its peak (MiB) of a living process."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
     sizes = dict.fromkeys(("VmRSS", "VmHWM"), 0)
     for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
         name, _, rest = line.partition(":")
         if name in sizes:
             sizes[name] = int(rest.split()[0]) // 1024
-    return ticks / os.sysconf("SC_CLK_TCK"), sizes["VmRSS"], sizes["VmHWM"]
+    return cpu_seconds(pid), sizes["VmRSS"], sizes["VmHWM"]

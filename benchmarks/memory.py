@@ -4,7 +4,8 @@ import argparse
 import sys
 
 from benchmarks import results
-from benchmarks.contestants import COMMIT_INTERVAL_MS
+from benchmarks.broker import at_hand
+from benchmarks.contestants import COMMIT_INTERVAL_MS, streamcore
 from benchmarks.live import live_pairs
 from benchmarks.measure import RunError
 
@@ -16,7 +17,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="add a row to RESULTS.md")
     options = parser.parse_args(arguments)
     try:
-        with live_pairs(options.pairs, COMMIT_INTERVAL_MS) as live:
+        with (
+            at_hand("memory") as broker,
+            live_pairs(broker, streamcore, options.pairs, COMMIT_INTERVAL_MS) as live,
+        ):
             live.fill()
             filled = live.run()
     except RunError as problem:

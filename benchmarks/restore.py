@@ -2,45 +2,75 @@
 
 Both starts are of the same process over the same topics, each with a few records to count, and
 each lasts until those are committed. What the empty disk adds is the restore; the rate is the
-changelog's entries by that.
+changelog's entries by that. Java does the same beside ours, over the same entries.
 """
 
 import argparse
 import sys
+from statistics import median
 
 from benchmarks import results
+from benchmarks.broker import at_hand
+from benchmarks.contestants import JAVA, OURS, Contestant, java, streamcore
+from benchmarks.jvm import CompileError, compile_java
 from benchmarks.live import live_pairs
 from benchmarks.measure import RunError
+from benchmarks.topics import Broker
+from devstack.errors import StackError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print both starts and, as the last line, `restore RATE/s`."""
+    """Print the starts and, as the last line, `restore streamcore=RATE/s java=RATE/s ratio=R`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.restore", description=__doc__)
     parser.add_argument("--entries", type=int, default=1_000_000, help="(word, window) pairs")
+    parser.add_argument("--rounds", type=int, default=3, help="restores of each")
+    parser.add_argument("--peer", choices=(JAVA, "none"), default=JAVA, help="beside whom")
     parser.add_argument("--record", action="store_true", help="add a row to RESULTS.md")
     options = parser.parse_args(arguments)
+    rates: dict[str, float] = {}
     try:
-        with live_pairs(options.entries, commit_interval_ms=100) as live:
-            live.fill()
-            live.run()
+        contestants: dict[str, Contestant] = {OURS: streamcore}
+        if options.peer == JAVA:
+            contestants[JAVA] = java(compile_java("WordCount"))
+        with at_hand("restore") as broker:
+            for who, contestant in contestants.items():
+                took_s = _restores(broker, who, contestant, options.entries, options.rounds)
+                rates[who] = options.entries / median(took_s)
+    except (CompileError, RunError, StackError) as problem:
+        sys.stderr.write(f"restore: {problem}\n")
+        return 2
+    last = " ".join(["restore", *(f"{who}={rate:,.0f}/s" for who, rate in rates.items())])
+    if JAVA in rates:
+        last = f"{last} ratio={rates[OURS] / rates[JAVA]:.2f}"
+    if options.record:
+        results.append(
+            f"restore of {options.entries} entries, medians of {options.rounds} rounds", last
+        )
+    sys.stdout.write(last + "\n")
+    return 0
+
+
+def _restores(
+    broker: Broker, who: str, contestant: Contestant, entries: int, rounds: int
+) -> list[float]:
+    """Return how long each restore took."""
+    took_s = []
+    with live_pairs(broker, contestant, entries, commit_interval_ms=100) as live:
+        live.fill()
+        live.run()
+        for _ in range(rounds):
             live.touch()
             kept = live.run()
             live.touch()
             live.lose_disk()
             restored = live.run()
-    except RunError as problem:
-        sys.stderr.write(f"restore: {problem}\n")
-        return 2
-    seconds = restored.whole_s - kept.whole_s
-    sys.stdout.write(f"start with its disk: {kept.whole_s:.2f} s\n")
-    sys.stdout.write(
-        f"start with an empty disk: {restored.whole_s:.2f} s, peak {restored.peak_rss_mib} MiB\n"
-    )
-    last = f"restore {options.entries / seconds:,.0f}/s"
-    if options.record:
-        results.append(f"restore of {options.entries} entries", f"{last} ({seconds:.2f} s)")
-    sys.stdout.write(last + "\n")
-    return 0
+            took_s.append(restored.whole_s - kept.whole_s)
+            sys.stdout.write(
+                f"{who}: start with its disk {kept.whole_s:.2f} s, with an empty one"
+                f" {restored.whole_s:.2f} s, peak {restored.peak_rss_mib} MiB\n"
+            )
+            sys.stdout.flush()
+    return took_s
 
 
 if __name__ == "__main__":

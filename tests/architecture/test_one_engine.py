@@ -112,7 +112,7 @@ def by_a_worker(final: bool, exactly_once: bool) -> Seen:
         broker.create(topic, PARTITIONS)
     for partition, word, at_ms in RECORDS:
         broker.write("words", None, None if word is None else word.encode(), at_ms, partition)
-    world = broker.world(NAMES.group, transactional_id="app-a" if exactly_once else None)
+    world = broker.world(NAMES.group)
     settings = WorkerSettings(
         task=TaskConfig(markers_in_cut=exactly_once),
         guarantee="exactly_once_v2" if exactly_once else "at_least_once",

@@ -3,7 +3,7 @@
 from streamcore.runtime.ports import Admin, ChangelogReader, Consumer, Producer, World
 from streamcore.testing.broker import InMemoryBroker
 from streamcore.testing.clock import ManualClock
-from streamcore.testing.contracts.broker import BrokerContract
+from streamcore.testing.contracts.group import GroupContract
 
 
 class MemoryCluster:
@@ -12,23 +12,23 @@ class MemoryCluster:
     def __init__(self, broker: InMemoryBroker, group: str) -> None:
         self._broker, self._group = broker, group
 
-    def _world(self, transactional_id: str | None = None) -> World:
-        return self._broker.world(self._group, transactional_id=transactional_id)
+    def _world(self) -> World:
+        return self._broker.world(self._group)
 
-    def consumer(self) -> Consumer:
-        return self._world().consumer()
+    def consumer(self, client_id: str = "") -> Consumer:
+        return self._world().consumer(client_id)
 
     def changelog_reader(self) -> ChangelogReader:
         return self._world().reader()
 
     def producer(self, transactional_id: str | None = None) -> Producer:
-        return self._world(transactional_id).producer()
+        return self._world().producer(transactional_id)
 
     def admin(self) -> Admin:
         return self._world().admin
 
 
-class TestMemoryBroker(BrokerContract):
+class TestMemoryBroker(GroupContract):
     def setup_method(self) -> None:
         self._broker = InMemoryBroker(ManualClock())
         self._number = 0

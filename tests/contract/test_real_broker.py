@@ -1,15 +1,23 @@
 """The broker's contract on the real one, through the adapters of production."""
 
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from devstack.kafka import Broker
 from devstack.pytest_plugin import TEST_SETTINGS, Names
 from streamcore.adapters.kafka_cluster import KafkaCluster
+from streamcore.adapters.kafka_groups import GIVE_UP_S, KafkaGroups
+from streamcore.adapters.kafka_settings import Settings
+from streamcore.adapters.rare_log import RareLog
 from streamcore.config import StreamsConfig
 from streamcore.errors import (
     MemberFencedError,
@@ -20,23 +28,23 @@ from streamcore.errors import (
     TopicError,
 )
 from streamcore.model import OffsetAndMetadata, Refused, Send, TopicPartition
-from streamcore.runtime.ports import TopicSpec
+from streamcore.runtime.ports import GroupView, TopicSpec
 from streamcore.testing.contracts.broker import (
     T0_MS,
     TIMEOUT_MS,
-    BrokerContract,
     Member,
     poll_until,
     read_to_end,
     rows_of,
     send_all,
 )
+from streamcore.testing.contracts.group import NOBODY, GroupContract, ask
 from streamcore.topology.partitioning import partition_of
 
 pytestmark = pytest.mark.broker
 
 
-class TestRealBroker(BrokerContract):
+class TestRealBroker(GroupContract):
     @pytest.fixture(autouse=True)
     def _use(self, broker: Broker, names: Names) -> Iterator[None]:
         self._broker, self._names, self._number = broker, names, 0
@@ -173,33 +181,6 @@ class TestRealBroker(BrokerContract):
             rows = read_to_end(reader, {source: 0}).rows[source]
             assert [stamp_ms for *_, stamp_ms in rows] == [-1, 1, 1]
 
-    def test_nothing_is_read_when_a_listener_forgets_to_assign(self) -> None:
-        class Forgetful(Member):
-            def on_assigned(self, shares: Sequence[TopicPartition]) -> None:
-                self.share = tuple(shares)
-
-        with self.topic() as topic, self.plain() as (cluster, producer, _):
-            send_all(producer, rows_of(topic, [b"x"]))
-            member = Forgetful(cluster.consumer())
-            member.consumer.subscribe([topic], member)
-            poll_until(lambda: member.share is not None, member.poll)
-            for _ in range(20):
-                member.poll()
-            assert member.log.rows == {}
-            member.consumer.close()
-
-    def test_without_a_membership_nothing_is_committed(self) -> None:
-        with self.topic() as topic:
-            consumer = self.cluster(self.name("group")).consumer()
-            source = TopicPartition(topic, 0)
-            consumer.assign({source: 0})
-            with pytest.raises(MemberFencedError):
-                consumer.commit({source: OffsetAndMetadata(1)}, TIMEOUT_MS)
-            with pytest.raises(MemberFencedError):
-                consumer.group_metadata()
-            assert consumer.committed([source], TIMEOUT_MS) == {source: None}
-            consumer.close()
-
     def test_a_member_that_polls_too_rarely_is_lost_and_comes_back(self) -> None:
         cluster = self.cluster(
             self.name("group"), session_timeout_ms=1_000, max_poll_interval_ms=1_000
@@ -234,6 +215,137 @@ class TestRealBroker(BrokerContract):
                 producer.commit_transaction({}, None, TIMEOUT_MS)
                 assert read_to_end(reader, {source: 0}).values(source) == [b"plain", b"new"]
 
+    def test_an_answer_that_waits_for_too_long_to_be_heard_is_asked_for_anew(self) -> None:
+        now_s, group = [0.0], self.name("group")
+        settings: Settings = {"bootstrap.servers": self._broker.bootstrap}
+        groups = KafkaGroups(settings, RareLog(), monotonic_s=lambda: now_s[0])
+        with self.topic() as topic:
+            poll_until(lambda: groups.describe(group, 1_000) == NOBODY)  # the connection is up
+            assert groups.describe(group, 0) is None
+            with self.members(self.cluster(group), [topic], "a"):
+                now_s[0] += GIVE_UP_S
+                views: list[GroupView | None] = []
+                poll_until(lambda: any(views), lambda: views.append(groups.describe(group, 1_000)))
+                assert [m.client_id for view in views if view for m in view.members] == ["a"]
+        groups.close()
+
+    def test_a_member_that_wakes_up_in_a_later_generation_commits_nothing(self) -> None:
+        group = self.name("group")
+        cluster = self.cluster(group, session_timeout_ms=1_000)
+        with self.topic() as topic, self.sleeper(group, topic) as zombie:
+            source = TopicPartition(topic, 0)
+            with self.members(cluster, [topic], "heir") as (heir,):
+                heir.consumer.commit({source: OffsetAndMetadata(5, "new")}, TIMEOUT_MS)
+                zombie.send_signal(signal.SIGCONT)
+                said, _ = zombie.communicate("commit\n", timeout=20)
+                assert said.split() == ["MemberFencedError"]
+                kept = heir.consumer.committed([source], TIMEOUT_MS)
+                assert kept == {source: OffsetAndMetadata(5, "new")}
+
+    @contextmanager
+    def sleeper(self, group: str, topic: str) -> Iterator["subprocess.Popen[str]"]:
+        """A member in a process of its own, stopped (SIGSTOP); it commits when it is told to."""
+        command = [sys.executable, "-c", SLEEPER, self._broker.url, group, topic]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "in\n"
+                process.send_signal(signal.SIGSTOP)
+                yield process
+            finally:
+                process.kill()
+
+    def test_offsets_of_a_dead_transaction_are_pending_until_somebody_takes_its_id(self) -> None:
+        with (
+            self.topic() as topic, self.group() as (_, cluster, _admin),
+            self.members(cluster, [topic], "a") as (member,),
+        ):  # fmt: skip
+            source, name = TopicPartition(topic, 0), self.name("txn")
+            dead = confluent_kafka.Producer(
+                {"bootstrap.servers": self._broker.bootstrap, "transactional.id": name}
+            )
+            dead.init_transactions(20)
+            dead.begin_transaction()
+            proof = member.consumer.group_metadata()
+            dead.send_offsets_to_transaction([confluent_kafka.TopicPartition(topic, 0, 7)], proof)
+            with pytest.raises(RetriableError):
+                member.consumer.committed([source], 1_000)
+            began_s = time.monotonic()
+            with self.transactional(cluster, name):
+                pass
+            assert member.consumer.committed([source], TIMEOUT_MS) == {source: None}
+            assert time.monotonic() - began_s < 4
+
+
+SLEEPER = """
+import sys
+from streamcore.adapters.kafka_cluster import KafkaCluster
+from streamcore.config import StreamsConfig
+from streamcore.errors import StreamsError
+from streamcore.model import OffsetAndMetadata, TopicPartition
+from streamcore.testing.contracts.broker import Member, poll_until
+
+url, group, topic = sys.argv[1:]
+config = StreamsConfig(application_id=group, kafka_url=url, session_timeout_ms=1_000)
+member = Member(KafkaCluster(config, group).consumer())
+member.consumer.subscribe([topic], member)
+poll_until(lambda: member.share is not None, member.poll)
+print("in", flush=True)
+sys.stdin.readline()
+try:
+    member.consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(1, "old")}, 10_000)
+    print("committed")
+except StreamsError as error:
+    print(type(error).__name__)
+"""
+
+ASKER = """
+import sys, time
+import structlog
+from streamcore.adapters.kafka_groups import KafkaGroups
+from streamcore.adapters.rare_log import RareLog
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+groups = KafkaGroups({"bootstrap.servers": sys.argv[1], "log_level": 0}, RareLog(), give_up_s=1.0)
+longest_s, asked, view = 0.0, 0, None
+while view is None:
+    began_s = time.monotonic()
+    view = groups.describe("nobody", 100)
+    longest_s = max(longest_s, time.monotonic() - began_s)
+    asked += 1
+    if asked in (1, 40):
+        print(asked, flush=True)
+print(view.stable, view.members, asked, longest_s < 1.0)
+groups.close()
+"""
+
+
+@pytest.mark.parametrize("away", ["frozen", "down"])
+def test_a_coordinator_that_is_away_ends_nobody_who_asks_for_the_first_time(
+    tmp_path: Path, away: str
+) -> None:
+    """Four seconds without an answer: enough for two clients to be given up."""
+    with Broker(tmp_path / "kafka", settings=dict(TEST_SETTINGS)) as broker:
+        config = StreamsConfig(application_id="app", kafka_url=broker.url)
+        cluster = KafkaCluster(config, "app")
+        assert ask(cluster.admin(), "app") == NOBODY
+        cluster.close()
+        broker.pause() if away == "frozen" else broker.stop()
+        command = [sys.executable, "-c", ASKER, broker.bootstrap]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                assert [process.stdout.readline() for _ in range(2)] == ["1\n", "40\n"]
+                broker.resume() if away == "frozen" else broker.start()
+                said, _ = process.communicate(timeout=60)
+            finally:
+                process.kill()
+        assert process.returncode == 0
+        stable, members, asked, in_time = said.split()
+        assert (stable, members, in_time) == ("True", "()", "True")
+        assert int(asked) > 40
+
 
 def test_a_frozen_broker_holds_nobody_longer_than_asked(tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka", settings=dict(TEST_SETTINGS)) as broker:
@@ -254,6 +366,8 @@ def test_a_frozen_broker_holds_nobody_longer_than_asked(tmp_path: Path) -> None:
                 consumer.commit({source: OffsetAndMetadata(1)}, 300)
             with pytest.raises(RetriableError):
                 admin.offsets([source], "latest", 300)
+            assert admin.group("app", 300) is None
+            assert admin.group("app", 300) is None
             with pytest.raises(RetriableError):
                 consumer.committed([source], 300)
             producer.send(rows_of("t", [b"2"]))
@@ -267,5 +381,6 @@ def test_a_frozen_broker_holds_nobody_longer_than_asked(tmp_path: Path) -> None:
         finally:
             broker.resume()
         again = KafkaCluster(config, "app")
+        assert ask(again.admin(), "app") == NOBODY
         send_all(again.producer(), rows_of("t", [b"3"]))
         again.close()

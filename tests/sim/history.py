@@ -1,196 +1,262 @@
 """One seed is one history: workers on a broker in memory, and what can happen to them.
 
-After the history everything is left in peace until nothing is unread, and the counts are compared
-with those of the words themselves: equal under exactly-once; not lower under at-least-once.
+What must hold is checked after each event. Now and then, and at the end, everything is left in
+peace: then every task must run somewhere, and in the end the counts are compared with those of the
+words themselves: equal under exactly-once; not lower under at-least-once, and equal where nothing
+happened that may count something again.
 """
 
+import logging
+from collections import Counter
+from collections.abc import Callable
 from random import Random
 
-from tests.unit.runtime.simulated import START_MS, Cluster
+import structlog
+from tests.sim.checks import Checker, ViolationError
+from tests.sim.faults import Faults
+from tests.sim.processes import Disk, Killed, Process, inside
+from tests.sim.words import GRACE_MS, NAMES, SIZE_MS, TOPOLOGIES, Source, some_settings
 
-from streamcore.errors import (
-    NotDeliveredError,
-    RetriableError,
-    StreamsError,
-    TransactionAbortedError,
-)
+from streamcore.errors import RetriableError
+from streamcore.model import TaskId
 from streamcore.runtime.lifecycle import WorkerState
-from streamcore.runtime.worker import Worker
-from streamcore.testing.broker import MemoryStateDir
+from streamcore.runtime.worker import Worker, create_worker
 from streamcore.testing.consumer import MemoryConsumer
+from streamcore.topology.partitioning import partition_of
 
-WORDS = ("to", "be", "or", "not", "question")
+EVENTS = 200
+SLOTS = ("a", "b", "c", "d")
+QUIET_TURNS = 600
+"""Turns of peace, 200 ms each, in which every task must have come to run somewhere."""
 
 
 class History:
-    """A cluster, its workers by slot, and everything that was done to them."""
+    """A cluster, its workers, and everything that was done to them."""
 
-    def __init__(self, seed: int, guarantee: str, *, gentle: bool = False) -> None:
-        self.rng = Random(seed)
-        self.cluster = Cluster(partitions=self.rng.choice((1, 2, 4)), guarantee=guarantee)
-        self.exactly_once = guarantee == "exactly_once_v2"
-        self.cluster.broker.late_markers = self.rng.random() < 0.3
-        self.workers: dict[str, Worker] = {}
-        self.disks: dict[str, MemoryStateDir] = {}
-        self.log: list[str] = [f"seed {seed}, {guarantee}"]
-        self.stamp_ms = START_MS - 86_400_000
-        self.crashed = False
-        self.gentle = gentle  # nothing but starts and clean stops
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = Random(seed)
+        self.guarantee = rng.choice(("at_least_once", "exactly_once_v2"))
+        self.exactly_once = self.guarantee == "exactly_once_v2"
+        self.gentle = rng.random() < 0.25
+        self.source = Source(rng, rng.randrange(3, 7))
+        self.clock, self.broker = self.source.clock, self.source.broker
+        self.settings = some_settings(rng, self.guarantee)
+        self.checker = Checker(self.source, exactly_once=self.exactly_once, gentle=self.gentle)
+        self.workers: dict[Process, Worker] = {}
+        self.disks = {slot: Disk() for slot in SLOTS[: rng.randrange(2, 5)]}
+        self.foreign: MemoryConsumer | None = None
+        self.version = 1
+        self.events = 0
+        self.doubled = False  # something happened that may count something again
+        self.started = 0
+        self.standing: Process | None = None  # one that stands still inside a call
+        self.met: Counter[str] = Counter()
+        kind = f"{self.guarantee}, gentle" if self.gentle else self.guarantee
+        sizes = f"{self.source.partitions} partitions, {len(self.disks)} slots"
+        standbys = f"{self.settings.num_standby_replicas} standbys"
+        self.log = [f"seed {seed}: {kind}, {sizes}, {standbys}"]
+        self.faults = Faults(self)
 
-    def play(self, events: int) -> None:
-        actions = {
-            self.feed: 6,
-            self.turns: 12,
-            self.start: 3,
-            self.stop: 1,
-            self.crash: 1,
-            self.freeze: 1,
-            self.fault: 2,
-            self.cluster_away: 1,
-            self.markers: 1,
-        }
-        if self.gentle:
-            actions = {self.feed: 6, self.turns: 12, self.start: 3, self.stop: 2}
-        for _ in range(events):
-            (action,) = self.rng.choices(list(actions), list(actions.values()))
-            self.log.append(action.__name__)
-            action()
+    def tell(self, what: str, fault: str | None = None) -> None:
+        """Note what happens; a fault is counted by its kind."""
+        self.log.append(f"{self.events:4} {self.clock.now_ms() % 10_000_000:7} {what}")
+        if fault is not None:
+            self.met[fault] += 1
 
-    def feed(self) -> None:
-        words = self.rng.choices(WORDS, k=self.rng.randrange(1, 60))
-        self.cluster.feed(words, self.stamp_ms, self.rng.choice((0, 7, 300)))
-        self.stamp_ms += self.rng.choice((0, 1_000, 20_000)) + 300 * len(words)
+    # -- events --------------------------------------------------------------------------------
 
-    def turns(self) -> None:
-        for _ in range(self.rng.randrange(1, 12)):
-            for slot in self.rng.sample(sorted(self.workers), len(self.workers)):
-                self.turn(slot)
-            self.cluster.clock.advance(self.rng.choice((10, 150, 400)))
-
-    def turn(self, slot: str) -> None:
-        self.workers[slot].turn(self.cluster.clock.now_ms())
-
-    def start(self) -> None:
-        free = [slot for slot in "abc" if slot not in self.workers]
-        if free:
-            slot = self.rng.choice(free)
-            disk = self.disks.setdefault(slot, MemoryStateDir())
-            if self.rng.random() < 0.3:
-                self.log.append(f"{slot} lost its disk")
-                disk.wipe()
-            self.log.append(f"start {slot}")
-            try:
-                self.workers[slot] = self.cluster.worker(slot, state_dir=disk)
-            except RetriableError:
-                self.log.append("did not start")
-
-    def pick(self) -> str | None:
-        return self.rng.choice(sorted(self.workers)) if self.workers else None
-
-    def stop(self) -> None:
-        slot = self.pick()
-        if slot is not None:
-            worker = self.workers.pop(slot)
-            if not worker.stop(self.cluster.clock.now_ms()):
-                self.crashed = True
-
-    def crash(self) -> None:
-        slot = self.pick()
-        if slot is not None:
-            self.log.append(f"crash {slot}")
-            _silence(self.workers.pop(slot), dead=True)
-            self.crashed = True
-
-    def freeze(self) -> None:
-        """One stands still until the group has gone on without it, then goes on itself."""
-        slot = self.pick()
-        if slot is None:
-            return
-        self.log.append(f"freeze {slot}")
-        self.crashed = True
-        frozen = self.workers.pop(slot)
-        _silence(frozen, dead=True)
-        for _ in range(self.rng.randrange(2, 60)):
-            for other in self.workers:
-                self.turn(other)
-            self.cluster.clock.advance(400)
-        _silence(frozen, dead=False)
-        self.workers[slot] = frozen
-
-    def fault(self) -> None:
-        faults: list[tuple[str, object]] = [
-            ("consumer.commit", RetriableError("no answer")),
-            ("consumer.commit.after", RetriableError("no answer")),
-            ("producer.flush", False),
-            ("consumer.committed", RetriableError("no answer")),
-            ("admin.offsets.latest", RetriableError("no answer")),
-            ("producer.flush", NotDeliveredError("too late")),
-        ]
-        if self.exactly_once:
-            faults += [
-                ("producer.commit_transaction", RetriableError("no answer")),
-                ("producer.commit_transaction.after", RetriableError("no answer")),
-                ("producer.commit_transaction", TransactionAbortedError("abort")),
-                ("producer.abort_transaction", RetriableError("no answer")),
-            ]
-        call, outcome = self.rng.choice(faults)
-        self.log.append(f"{call}: {outcome!r}")
-        self.crashed |= isinstance(outcome, StreamsError)
-        self.cluster.broker.faults.next(call, outcome)
-
-    def cluster_away(self) -> None:
-        self.cluster.broker.away = True
-        self.turns()
-        self.cluster.broker.away = False
-        self.crashed = True
-
-    def markers(self) -> None:
-        self.cluster.broker.write_markers()
-
-    def settle(self) -> None:
-        """Leave everything in peace until all is read."""
-        self.cluster.broker.late_markers = False
-        self.cluster.broker.write_markers()
-        self.cluster.broker.faults.clear()
-        if not self.workers:
+    def play(self, events: int = EVENTS) -> None:
+        """Let things happen, and check after each of them."""
+        for _ in range(2):
             self.start()
-        workers = list(self.workers.values())
-        states: set[WorkerState] = set()
-        for _ in range(1_000):
-            self.cluster.run(*workers, turns=3)
-            self.cluster.broker.expire_transactions()
-            states = {worker.state for worker in workers}
-            if states == {WorkerState.RUNNING} and self.cluster.lag() == 0:
-                break
-        else:
-            raise AssertionError(f"{states}, lag {self.cluster.lag()}")
-        self.cluster.run(*workers, turns=12)
+        actions = {self.feed: 6, self.turns: 12, self.start: 3, self.quiet: 1, **self.faults.odds()}
+        kinds, weights = list(actions), list(actions.values())
+        for self.events in range(1, events + 1):
+            (action,) = self.rng.choices(kinds, weights)
+            action()
+            self.check()
+        self.tell("the end: peace")
+        self.settle()
+
+    def failure(self, events: int = EVENTS) -> Exception | None:
+        """Play, and return what went wrong; also what an engine raised that had no way on."""
+        try:
+            self.play(events)
+        except Exception as failure:
+            return failure
+        return None
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of faults that somebody met."""
+        calls = self.broker.faults.met
+        return sorted([*self.met, *(f"{call} fails" for call in calls)])
 
     def check(self) -> None:
-        counts, fed = self.cluster.counts(), dict(self.cluster.fed)
-        if self.exactly_once or not self.crashed:
-            assert counts == fed
-        else:
-            assert counts.keys() == fed.keys()
-            low = {key: (counts[key], fed[key]) for key in fed if counts[key] < fed[key]}
-            assert not low
+        self.checker.after_event(self.workers)
+        if self.events % 10 == 0:
+            self.checker.engines(self.disks.values())
+
+    def feed(self) -> None:
+        if not self.broker.away:
+            self.source.feed(self.rng.randrange(1, 40))
+
+    def turns(self, most: int = 7) -> None:
+        for _ in range(self.rng.randrange(1, most)):
+            self.round()
+            self.clock.advance(self.rng.choice((10, 150, 400)))
+
+    def round(self) -> None:
+        """Let everybody take a turn, in some order."""
+        self.broker.expire_transactions()
+        if self.rng.random() < 0.03:
+            self.broker.write_markers()
+        elif self.broker.late_markers and self.rng.random() < 0.4:
+            self.broker.write_marker(self.rng.randrange(100))
+        for process in self.rng.sample(list(self.workers), len(self.workers)):
+            self.turn(process)
+        if self.foreign is not None:
+            self.foreign.poll(100, 0)
+
+    def turn(self, process: Process) -> None:
+        worker = self.workers.get(process)
+        if worker is None or process is self.standing:
+            return
+        self.within(process, lambda: worker.turn(self.clock.now_ms()))
+
+    def within(self, process: Process, action: Callable[[], object]) -> bool:
+        """Do something in a process; False if it was killed meanwhile."""
+        try:
+            action()
+        except Killed:
+            self.workers.pop(process, None)
+            return False
+        self.checker.raise_found()
+        return True
+
+    def start(self) -> None:
+        """Start a worker in a slot that is free; now and then in one that is not."""
+        taken = {process.name.split(".")[0] for process in self.workers}
+        free = [slot for slot in self.disks if slot not in taken]
+        if free:
+            slot = self.rng.choice(free)
+            self.launch(slot, self.disks[slot])
+
+    def launch(self, slot: str, disk: Disk) -> None:
+        self.started += 1
+        process = Process(f"{slot}.{self.started}", disk)
+        self.tell(f"start {process.name}, version {self.version}")
+        world = self.broker.world(NAMES.group, slot=slot)
+        world = inside(world, process, self.checker.found.append)
+
+        def begin() -> None:
+            worker = create_worker(TOPOLOGIES[self.version], NAMES, self.settings, world)
+            worker.start(self.clock.now_ms())
+            self.workers[process] = worker
+
+        try:
+            self.within(process, begin)
+        except RetriableError as error:
+            self.tell(f"did not start: {error}")
+            process.die()
+
+    def stop(self, process: Process) -> None:
+        worker = self.workers.pop(process)
+        self.tell(f"stop {process.name}")
+
+        def end() -> None:
+            if not worker.stop(self.clock.now_ms()):
+                self.doubled = True
+
+        self.within(process, end)
+
+    # -- peace ---------------------------------------------------------------------------------
+
+    def quiet(self) -> None:
+        """Leave everything in peace until every task runs somewhere."""
+        self.tell("quiet")
+        self.heal()
+        self.wait_until(lambda: not self.missing())
+
+    def wait_until(self, done: Callable[[], bool]) -> None:
+        """Take turns until that is so.
+
+        :raises ViolationError: if it takes too long.
+        """
+        for _ in range(QUIET_TURNS):
+            if done():
+                return
+            self.round()
+            self.clock.advance(200)
+        states = ", ".join(f"{p.name} {worker.state.value}" for p, worker in self.workers.items())
+        missing = " ".join(self.missing()) or "none"
+        raise ViolationError(
+            f"even in peace: tasks that run nowhere: {missing}; unread: {self.source.unread()}; "
+            f"workers: {states}"
+        )
+
+    def heal(self) -> None:
+        """End all that is wrong with the broker and the group; have a worker at least."""
+        self.faults.end()
+        if not self.workers:
+            self.start()
+
+    def missing(self) -> list[str]:
+        owners = self.checker.owners(self.workers)
+        return [str(task) for task in self.tasks() if task not in owners]
+
+    def tasks(self) -> list[TaskId]:
+        return [TaskId(sub, p) for sub in (0, 1) for p in range(self.source.partitions)]
+
+    def settled(self) -> bool:
+        """Tell whether every worker has what it should, and all of it runs."""
+        states = {worker.state for worker in self.workers.values()}
+        return states <= {WorkerState.RUNNING, WorkerState.WARMING_UP} and not self.missing()
+
+    def settle(self) -> None:
+        """Leave everything in peace until all is read, and compare with what was fed."""
+        self.heal()
+        self.wait_until(lambda: self.source.unread() == 0 and self.settled())
+        watermarks_ms = self.checker.watermarks()
+        for _ in range(15):
+            self.round()
+            self.clock.advance(200)
+        self.wait_until(self.settled)
+        self.check()
+        self.checker.engines(self.disks.values())
+        self.checker.nothing_expired(self.workers, watermarks_ms)
+        self.compare()
+
+    def compare(self) -> None:
+        """Compare what was counted with what was fed; finals as far as windows are closed."""
+        ledger, fed = self.checker.ledger, self.source.fed
+        watermarks_ms = self.checker.watermarks()
+        exact = self.exactly_once or not self.doubled
+        for key in fed.keys() | ledger.output.keys() | ledger.finals.keys():
+            found = {"output": ledger.output.get(key, 0)}
+            partition = partition_of(key[0].encode(), self.source.partitions)
+            if key in ledger.finals or key[1] + SIZE_MS + GRACE_MS <= watermarks_ms[partition]:
+                found["final result"] = ledger.finals.get(key, 0)
+            for where, count in found.items():
+                if count < fed[key] or (exact and count != fed[key]):
+                    raise ViolationError(f"{where} of {key} is {count}, {fed[key]} were fed")
 
 
-def _silence(worker: Worker, *, dead: bool) -> None:
-    """Let a worker send no heartbeats, or send them again."""
-    consumer = worker._consumer
-    assert isinstance(consumer, MemoryConsumer)
-    consumer.dead = dead
-
-
-def simulate(seed: int, guarantee: str, *, events: int = 60, gentle: bool = False) -> None:
+def simulate(seed: int) -> History:
     """Play one history; a failure tells it."""
-    history = History(seed, guarantee, gentle=gentle)
-    try:
-        history.play(events)
-        history.log.append("settle")
-        history.settle()
-        history.check()
-    except Exception as failure:
+    history = History(seed)
+    failure = history.failure()
+    if failure is not None:
         failure.add_note("\n".join(history.log))
-        raise
+        raise failure
+    return history
+
+
+def told(failure: Exception) -> str:
+    """Return a failure in one line."""
+    name = "" if isinstance(failure, ViolationError) else f"{type(failure).__name__}: "
+    return " ".join(f"{name}{failure}".split())
+
+
+def quietly() -> None:
+    """Let the engine log nothing: thousands of turns have much to tell."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

@@ -1,15 +1,19 @@
 """StreamsApp over the broker in memory: from its start to its end, and what it hands to whom."""
 
+import re
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 from tests.unit.runtime.simulated import NAMES, START_MS, Cluster, word_count
 
+from streamcore.adapters.log_output import configure_logging
 from streamcore.adapters.system import StopSignals
-from streamcore.app import StreamsApp, configure_logging, worker_settings
+from streamcore.app import LagInfo, StreamsApp, slot_name, worker_settings
 from streamcore.config import StreamsConfig
 from streamcore.errors import DeserializationError, TopicError
 from streamcore.runtime.lifecycle import WorkerState
@@ -62,7 +66,7 @@ def test_it_counts_until_the_signal_comes_commits_and_leaves() -> None:
     assert app.cluster.counts() == dict(app.cluster.fed)
     assert app.cluster.lag() == 0
     assert app.cluster.broker.group(NAMES.group).members == {}
-    assert app.moves[0] is WorkerState.REBALANCING
+    assert app.moves[:2] == [WorkerState.WARMING_UP, WorkerState.REBALANCING]
     assert app.moves[-3:] == [
         WorkerState.RUNNING, WorkerState.PENDING_SHUTDOWN, WorkerState.NOT_RUNNING,
     ]  # fmt: skip
@@ -77,8 +81,25 @@ def test_a_last_commit_that_does_not_end_is_exit_code_1() -> None:
 
     before_ms = app.cluster.clock.now_ms()
     assert app.run(StopAfter(20, go_away)) == 1
-    assert 2_000 <= app.cluster.clock.now_ms() - before_ms <= 4_000
+    assert 1_000 <= app.cluster.clock.now_ms() - before_ms <= 2_000
     assert app.moves[-1] is WorkerState.NOT_RUNNING
+
+
+def test_what_went_by_since_the_signal_is_not_there_for_the_last_commit() -> None:
+    app = App(shutdown_timeout_ms=20_000, commit_interval_ms=1_000_000)
+    app.cluster.feed(["a"], OLD_MS)
+
+    class Late(StopAfter):
+        def left_ms(self, budget_ms: int) -> int:
+            assert budget_ms == 18_500
+            return 700
+
+    def go_away(left: int) -> None:
+        app.cluster.broker.away = left <= 0
+
+    before_ms = app.cluster.clock.now_ms()
+    assert app.run(Late(20, go_away)) == 1
+    assert 700 <= app.cluster.clock.now_ms() - before_ms <= 4_000
 
 
 def test_a_fault_is_raised_and_everything_let_go_of() -> None:
@@ -123,17 +144,14 @@ def test_metrics_are_served_where_they_are_asked_for() -> None:
     app = App(metrics_port=0)
     app.cluster.feed(["a", "b"], OLD_MS)
     worker_metrics: list[str] = []
-    said: list[str] = []
 
     def look(left: int) -> None:
         app.cluster.clock.advance(100)
         if left == 1:
-            worker_metrics.append(urlopen(said[0], timeout=10).read().decode())
+            (url,) = [told["url"] for told in logs if told["event"] == "metrics"]
+            worker_metrics.append(urlopen(url, timeout=10).read().decode())
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamcore.app._log.info", lambda _event, **facts: said.extend(
-            [facts["url"]] if "url" in facts else []
-        ), raising=False)  # fmt: skip
+    with capture_logs() as logs:
         assert app.run(StopAfter(80, look)) == 0
     (text,) = worker_metrics
     assert "\nstreamcore_rows_processed_total 4.0\n" in text
@@ -141,22 +159,79 @@ def test_metrics_are_served_where_they_are_asked_for() -> None:
     assert "# TYPE streamcore_tasks gauge" in text
 
 
+def test_lags_of_stores_can_be_asked_while_it_runs_and_listeners_hear_of_a_restore() -> None:
+    app = App()
+    app.cluster.feed(["a", "b", "c", "d"], OLD_MS)
+    assert app.run(app.passing(40)) == 0
+    assert app.app.all_local_store_partition_lags() == {}
+
+    told: list[str] = []
+    asked: list[dict[str, dict[int, LagInfo]]] = []
+
+    class Listener:
+        def restore_started(self, *facts: object) -> None:
+            told.append("started")
+
+        def batch_restored(self, *facts: object) -> None:
+            told.append("batch")
+
+        def restore_ended(self, *facts: object) -> None:
+            told.append("ended")
+
+    again = App(app.cluster)
+    again.app = StreamsApp(
+        word_count(), again.app._config, restore_listeners=[Listener()]
+    )  # its state is gone: each call of `world` has a new folder
+
+    def look(left: int) -> None:
+        app.cluster.clock.advance(100)
+        asked.append(again.app.all_local_store_partition_lags())
+
+    assert again.run(StopAfter(40, look)) == 0
+    assert set(told) == {"started", "batch", "ended"}
+    seen = [lags["windowed-counts"] for lags in asked if "windowed-counts" in lags]
+    assert set(seen[-1]) == {0, 1}
+    assert all(lag.end > 0 and lag.lag == 0 for lag in seen[-1].values())
+    assert again.app.all_local_store_partition_lags() == {}
+
+
 def test_a_worker_is_told_what_the_configuration_says() -> None:
     config = StreamsConfig(
         application_id="app", bootstrap_servers="h:1", prefix="p.",
         commit_interval_ms=77, shutdown_timeout_ms=5_000, cache_max_bytes=0,
         max_poll_interval_ms=12_000, processing_error="dead-letter", dead_letter_topic="dead",
-        production_error="continue", auto_offset_reset="latest",
+        production_error="continue", auto_offset_reset="latest", session_timeout_ms=9_000,
+        num_standby_replicas=2, acceptable_recovery_lag=7, warmup_max_ms=11,
+        missing_records="continue",
     )  # fmt: skip
     settings = worker_settings(config, Names(config.prefix, config.application_id))
     assert settings.commit_interval_ms == 77
-    assert settings.stop_budget_ms == 5_000
+    assert settings.stop_budget_ms == 3_500  # the rest is for leaving
     assert settings.revoke_budget_ms == 6_000
     assert settings.cache_max_bytes > 0
     assert settings.task.forward_each_update
     assert settings.task.dead_letter_topic == "p.dead"
     assert (settings.production_error, settings.offset_reset) == ("continue", "latest")
     assert not settings.exactly_once
+    assert settings.session_timeout_ms == 9_000
+    assert settings.num_standby_replicas == 2
+    assert (settings.acceptable_recovery_lag, settings.warmup_max_ms) == (7, 11)
+    assert settings.missing_records == "continue"
+
+
+def test_the_name_of_a_slot_is_legal_everywhere_and_one_folders_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DYNO", "worker.1")
+    name = slot_name(str(tmp_path), 3)
+    assert re.fullmatch(r"worker\.1-[0-9a-f]{8}-3", name)
+    assert slot_name(str(tmp_path / "other"), 3) != name
+    monkeypatch.chdir(tmp_path)
+    assert slot_name(".", 3) == name
+    monkeypatch.setenv("DYNO", "a host/ü")
+    assert re.fullmatch(r"a-host---[0-9a-f]{8}-0", slot_name(".", 0))
+    monkeypatch.delenv("DYNO")
+    assert re.fullmatch(r"[A-Za-z0-9._-]+-[0-9a-f]{8}-0", slot_name(".", 0))
 
 
 def test_a_program_that_has_set_up_its_log_keeps_it() -> None:

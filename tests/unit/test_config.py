@@ -69,7 +69,7 @@ def test_every_problem_is_told_at_once() -> None:
         application_id="not legal",
         processing_guarantee="exactly_twice",
         commit_interval_ms=0,
-        num_stream_threads=2,
+        num_stream_threads=0,
         production_error="dead-letter",
         kafka_settings={"enable.auto.commit": "true"},
     )
@@ -88,7 +88,11 @@ def test_every_problem_is_told_at_once() -> None:
         ({"session_timeout_ms": 999}, "at least 1000"),
         ({"transaction_timeout_ms": 900_001}, "at most 900000"),
         ({"max_poll_interval_ms": 5_000}, "must not be below session_timeout_ms"),
-        ({"num_standby_replicas": 1}, "not available yet"),
+        ({"num_standby_replicas": -1}, "at least 0"),
+        ({"num_stream_threads": 0}, "at least 1"),
+        ({"warmup_max_ms": -1}, "at least 0"),
+        ({"missing_records": "ignore"}, "one of stop, continue"),
+        ({"worker_failure": "ignore"}, "one of stop, replace"),
         ({"replication_factor": 0}, "replication_factor"),
         ({"metrics_port": 65_536}, "metrics_port"),
         ({"event_time": "wall"}, "source, operator"),
@@ -144,6 +148,6 @@ def test_a_transaction_cannot_go_on_without_a_record(policy: str) -> None:
 
 
 def test_the_last_commit_must_end_before_a_platform_kills() -> None:
-    assert config(shutdown_timeout_ms=28_000).shutdown_timeout_ms == 28_000
-    (problem,) = problems(shutdown_timeout_ms=28_001)
+    assert config(shutdown_timeout_ms=26_000).shutdown_timeout_ms == 26_000
+    (problem,) = problems(shutdown_timeout_ms=26_001)
     assert "shutdown_timeout_ms" in problem

@@ -9,6 +9,8 @@ import typer
 
 import devstack
 from devstack import jars
+from devstack.chaos.options import DEFAULT_RATE as DEFAULT_WORDS_RATE
+from devstack.chaos.options import DEFAULT_SECONDS, GUARANTEES, ChaosOptions
 from devstack.errors import StackError
 from devstack.options import (
     DEFAULT_KAFKA_PORT,
@@ -88,6 +90,31 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
     )
     code = Run(options, make_screen(), stop).go()
     raise typer.Exit(code)
+
+
+@app.command()
+def chaos(
+    seconds: Annotated[int, typer.Option(help="How long there are faults.")] = DEFAULT_SECONDS,
+    guarantee: Annotated[
+        str, typer.Option(help="exactly_once_v2, or at_least_once, which tells the surplus.")
+    ] = GUARANTEES[0],
+    rate: Annotated[int, typer.Option(help="Words a second.")] = DEFAULT_WORDS_RATE,
+    seed: Annotated[int, typer.Option(help="Chooses order and victims.")] = 1,
+    folder: Annotated[Path, typer.Option(help="Where logs and state are kept.")] = RUN / "chaos",
+) -> None:
+    """Run the word count on servers of its own under faults, and compare with a plain recount.
+
+    Exits 1 when a count is wrong (with at_least_once: too low), or when nothing was proven.
+    """
+    from devstack.chaos.trial import Trial  # noqa: PLC0415
+    from devstack.stopping import StopSignals  # noqa: PLC0415
+
+    stop = StopSignals()
+    stop.install()
+    options = ChaosOptions(
+        seconds=seconds, guarantee=guarantee, rate=rate, seed=seed, folder=folder.resolve()
+    )
+    raise typer.Exit(Trial(options, typer.echo, stop).go())
 
 
 @app.command()

@@ -5,14 +5,13 @@ text, then the services from the source to the sink, each given time to finish w
 then the database, then the broker.
 """
 
-import fcntl
 import os
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -22,6 +21,7 @@ from devstack.counts import CountsReader, Snapshot
 from devstack.errors import StackError
 from devstack.kafka import Broker
 from devstack.kafka_url import client_settings
+from devstack.lock import only_run_in
 from devstack.logs import Follower, set_aside
 from devstack.options import RunOptions
 from devstack.ports import require_free
@@ -64,7 +64,7 @@ class Run:
         Raises StackError, with everything stopped, when something cannot be started.
         """
         with ExitStack() as cleanup:
-            cleanup.enter_context(_only_run_in(self._options.folder))
+            cleanup.enter_context(only_run_in(self._options.folder, "make run"))
             cleanup.callback(self._screen.close)
             cleanup.callback(self._stop_everything)
             self._start_everything()
@@ -278,18 +278,6 @@ def _obituary(name: str, code: int, tail: str) -> str:
     last = "\n".join(f"    {line}" for line in tail.splitlines()) or "    (its log is empty)"
     how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
     return f"{name} has ended ({how}); everything else is stopped. Its last lines:\n{last}"
-
-
-@contextmanager
-def _only_run_in(folder: Path) -> Iterator[None]:
-    """Hold the folder for this run; raise StackError when another one holds it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a", encoding="ascii") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StackError(f"another `make run` is up in {folder}: stop it first") from None
-        yield
 
 
 def _event_log(path: Path) -> structlog.stdlib.BoundLogger:

@@ -78,9 +78,15 @@ def test_producers_are_idempotent_and_partition_as_kafkas_own_clients() -> None:
     assert settings["delivery.report.only.error"] is True
 
 
-def test_heartbeats_fit_into_a_short_session() -> None:
-    settings = consumer_settings(config(session_timeout_ms=1_500), "g")
-    assert settings["heartbeat.interval.ms"] == 500
+def test_several_heartbeats_fit_into_the_shortest_session() -> None:
+    settings = consumer_settings(config(session_timeout_ms=1_000), "g")
+    heartbeat_ms = settings["heartbeat.interval.ms"]
+    assert isinstance(heartbeat_ms, int)
+    assert 3 * heartbeat_ms <= 1_000
+
+
+def test_a_consumer_that_obeys_the_coordinator_is_not_let_into_the_group() -> None:
+    assert consumer_settings(config(), "g")["partition.assignment.strategy"] == "roundrobin"
 
 
 def test_own_settings_reach_the_clients_they_are_meant_for() -> None:

@@ -72,12 +72,7 @@ class Cluster:
         **changes: object,
     ) -> Worker:
         """Return a worker that has joined, or is about to."""
-        exactly_once = self.guarantee == "exactly_once_v2"
-        world = self.broker.world(
-            NAMES.group,
-            transactional_id=f"app-{slot}" if exactly_once else None,
-            state_dir=state_dir,
-        )
+        world = self.broker.world(NAMES.group, slot=slot, state_dir=state_dir)
         worker = create_worker(
             topology or word_count(), NAMES, settings(self.guarantee, **changes), world
         )

@@ -126,7 +126,7 @@ def test_markers_behind_the_last_commit_are_written_before_a_revocation_ends(
     cluster.run(first, turns=12)
     cluster.feed(["a"] * 4, START_MS - 50_000)
     cluster.run(first, turns=1)
-    before, callbacks = markers(cluster), first._callbacks
+    before, callbacks = markers(cluster), first._member._callbacks
     revoked, waiting = callbacks.on_revoked, []
 
     def on_revoked(shares: Sequence[TopicPartition]) -> None:

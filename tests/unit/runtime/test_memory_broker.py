@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from streamcore.errors import (
+    AuthorizationError,
     FetchPositionGoneError,
     MemberFencedError,
     ProducerFencedError,
@@ -13,6 +14,7 @@ from streamcore.errors import (
     StreamsError,
 )
 from streamcore.model import OffsetAndMetadata, Send, TopicPartition
+from streamcore.runtime.ports import GroupView
 from streamcore.testing.broker import InMemoryBroker
 from streamcore.testing.clock import ManualClock
 from streamcore.testing.consumer import MemoryConsumer, MemoryReader
@@ -22,14 +24,13 @@ T0 = TopicPartition("t", 0)
 
 
 class Listener:
-    def __init__(self, consumer: MemoryConsumer, *, assigns: bool = True) -> None:
-        self.consumer, self.assigns = consumer, assigns
+    def __init__(self, consumer: MemoryConsumer) -> None:
+        self.consumer = consumer
         self.calls: list[tuple[str, int]] = []
 
     def on_assigned(self, shares: Sequence[TopicPartition]) -> None:
         self.calls.append(("assigned", len(shares)))
-        if self.assigns:
-            self.consumer.assign({})
+        self.consumer.assign({})
 
     def on_revoked(self, shares: Sequence[TopicPartition]) -> None:
         self.calls.append(("revoked", len(shares)))
@@ -44,9 +45,9 @@ def broker(partitions: int = 1, **settings: str) -> InMemoryBroker:
     return made
 
 
-def member(made: InMemoryBroker, *, assigns: bool = True) -> tuple[MemoryConsumer, Listener]:
+def member(made: InMemoryBroker) -> tuple[MemoryConsumer, Listener]:
     consumer = MemoryConsumer(made, made.group("g"))
-    listener = Listener(consumer, assigns=assigns)
+    listener = Listener(consumer)
     consumer.subscribe(["t"], listener)
     return consumer, listener
 
@@ -144,11 +145,62 @@ def test_a_silent_member_is_put_out_and_hears_of_it_in_its_next_poll() -> None:
     assert heard.calls == [("assigned", 1), ("lost", 1)]
 
 
-def test_the_binding_assigns_by_itself_what_the_listener_does_not() -> None:
+def test_nobody_commits_between_two_generations() -> None:
     made = broker()
-    made.write("t", b"k", b"x", 1)
-    consumer, _ = member(made, assigns=False)
-    assert [batch.values for batch in consumer.poll(10, 0)] == [[b"x"]]
+    one, heard = member(made)
+    two, _ = member(made)
+    for _ in range(2):
+        one.poll(1, 0)
+        two.poll(1, 0)
+    three, _ = member(made)
+    three.poll(1, 0)
+    one.commit({T0: OffsetAndMetadata(1)}, 1_000)  # it has not heard of the rebalance yet
+    one.poll(1, 0)  # waits for the second one now
+    assert heard.calls[-1][0] == "revoked"
+    with pytest.raises(MemberFencedError):
+        one.commit({T0: OffsetAndMetadata(2)}, 1_000)
+    two.poll(1, 0)
+    one.poll(1, 0)
+    one.commit({T0: OffsetAndMetadata(3)}, 1_000)
+
+
+def test_a_list_without_an_answer() -> None:
+    made = broker()
+    admin = MemoryAdmin(made)
+    made.faults.next("admin.group", False)
+    assert admin.group("g", 300) is None
+    assert admin.group("g", 300) is not None
+    made.away = True
+    began_ms = made.clock.now_ms()
+    assert admin.group("g", 300) is None
+    assert made.clock.now_ms() == began_ms + 300
+    made.away = False
+    made.faults.next("admin.group", AuthorizationError("no"))
+    with pytest.raises(AuthorizationError):
+        admin.group("g", 300)
+
+
+def test_the_list_has_no_member_that_was_silent_for_too_long() -> None:
+    made = broker()
+    one, _ = member(made)
+    one.poll(1, 0)
+    one.dead = True
+    made.clock.advance(11_000)
+    assert MemoryAdmin(made).group("g", 300) == GroupView(stable=True, members=())
+
+
+def test_offsets_of_a_dead_transaction_are_pending_until_somebody_takes_its_id() -> None:
+    made = broker()
+    consumer, _ = member(made)
+    consumer.poll(1, 0)
+    dead = transactional(made)
+    made.faults.next("producer.commit_transaction.offsets_sent", RetriableError("killed"))
+    with pytest.raises(RetriableError, match="killed"):
+        dead.commit_transaction({T0: OffsetAndMetadata(5)}, consumer.group_metadata(), 1_000)
+    with pytest.raises(RetriableError, match="UNSTABLE"):
+        consumer.committed([T0], 1_000)
+    MemoryProducer(made, "tx").init_transactions(1_000)
+    assert consumer.committed([T0], 1_000) == {T0: None}
 
 
 def test_metadata_over_the_limit_is_refused() -> None:
@@ -176,7 +228,9 @@ def test_a_compacted_topic_keeps_the_newest_and_refuses_records_without_a_key() 
     made = broker(cleanup_policy="compact")
     for key, value in ((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"b", None)):
         made.write("t", key, value, 1)
-    made.log(T0).compact()
+    made.compact("t")
+    assert [r.offset for r in made.read("t")] == [2, 3], "a tombstone was not there to be seen"
+    made.compact("t")
     assert [(r.offset, r.key, r.value) for r in made.read("t")] == [(2, b"a", b"2")]
     producer = MemoryProducer(made, None)
     producer.send(send(b"x", key=None))

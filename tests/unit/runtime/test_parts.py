@@ -3,17 +3,17 @@
 from itertools import product
 
 import pytest
-from tests.unit.runtime.simulated import CHANGELOG, NAMES, REPARTITION, word_count
+from tests.unit.runtime.simulated import CHANGELOG, NAMES, REPARTITION, START_MS, word_count
 
 from streamcore.errors import ProcessingError
 from streamcore.model import OffsetAndMetadata, Position, TaskId, TopicPartition
 from streamcore.runtime import internal_topics, lifecycle
 from streamcore.runtime.backoff import Backoff
+from streamcore.runtime.changelogs import Beginning, Span, beginning
 from streamcore.runtime.deadline import Deadline
 from streamcore.runtime.lifecycle import NEXT, Lifecycle, WorkerState
 from streamcore.runtime.metrics import Metrics, Sample
 from streamcore.runtime.ports import TopicSpec
-from streamcore.runtime.restore import Beginning, Span, beginning
 from streamcore.runtime.troubles import Troubles
 from streamcore.testing.clock import ManualClock
 from streamcore.topology.graph import partition_counts
@@ -64,7 +64,21 @@ def test_every_state_can_come_to_an_end() -> None:
     ],
 )
 def test_where_a_store_begins(position: Position | None, span: Span, begins: Beginning) -> None:
-    assert beginning(position, span) == begins
+    assert beginning(position, span, 0) == begins
+
+
+@pytest.mark.parametrize(
+    ("hours", "offset", "kept"),
+    [(22, 5, True), (24, 5, False), (24, 9, True), (-1, 5, True)],
+)
+def test_a_store_left_for_longer_than_tombstones_live_is_rebuilt_unless_it_missed_nothing(
+    hours: int, offset: int, kept: bool
+) -> None:
+    position = Position(offset, "a", written_ms=START_MS)
+    begins = beginning(position, Span(3, 9, "a"), START_MS + hours * 3_600_000)
+    assert begins.offset == (offset if kept else 3)
+    assert (begins.discard is None) is kept
+    assert kept or f"left {hours} h ago" in (begins.discard or "")
 
 
 def test_the_internal_topics_of_the_word_count() -> None:

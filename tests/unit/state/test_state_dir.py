@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ TASK = TaskId(1, 3)
 
 HOLDER = """
 import sys
+import time
 from pathlib import Path
 from streamcore.adapters.state_dir import FileStateDir
 from streamcore.model import Position, TaskId
@@ -93,6 +95,33 @@ def test_a_slot_is_given_back(tmp_path: Path) -> None:
     third.close()
 
 
+def test_a_slot_tells_who_had_it_before(tmp_path: Path) -> None:
+    first = FileStateDir(tmp_path, "app", "f00d-1")
+    second = FileStateDir(tmp_path, "app", "beef")
+    assert (first.predecessor, second.predecessor) == ("", "")
+    first.close()
+    third = FileStateDir(tmp_path, "app", "cafe")
+    assert (third.slot, third.predecessor) == (0, "f00d-1")
+    third.close()
+    second.close()
+    fourth = FileStateDir(tmp_path, "app", "0")
+    fifth = FileStateDir(tmp_path, "app", "1")
+    assert (fourth.predecessor, fifth.predecessor) == ("cafe", "beef")
+    fourth.close()
+    fifth.close()
+    assert (tmp_path / "app" / "0.lock").read_bytes() == b"0", "a longer run leaves no rest"
+
+
+@pytest.mark.parametrize("damage", [b"", b"two words", b"a\n", b"dot.ted", b"\xff\x00", b"a" * 65])
+def test_a_lock_file_that_makes_no_sense_names_nobody(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "0.lock").write_bytes(damage)
+    folders = FileStateDir(tmp_path, "app", "cafe")
+    assert (folders.slot, folders.predecessor) == (0, "")
+    folders.close()
+    assert (tmp_path / "app" / "0.lock").read_bytes() == b"cafe"
+
+
 def test_an_open_store_is_answered_again(tmp_path: Path) -> None:
     folders = FileStateDir(tmp_path, "app")
     engine = folders.open(TASK, "counts")
@@ -150,6 +179,38 @@ def test_a_store_found_damaged_while_it_is_read_is_begun_anew_when_opened_again(
     anew = folders.open(TASK, "counts")
     assert anew is not engine
     assert anew.position() is None
+    folders.close()
+
+
+def test_what_others_own_now_is_removed_and_what_is_open_never(tmp_path: Path) -> None:
+    folders = FileStateDir(tmp_path, "app")
+    kept, opened, gone = TaskId(1, 0), TaskId(1, 1), TaskId(1, 2)
+    engines = {task: folders.open(task, "counts") for task in (kept, opened, gone)}
+    for task in (kept, gone):
+        engines[task].close()
+    with capture_logs() as lines:
+        folders.clean_up({kept})
+    assert [folders.folder(task, "counts").exists() for task in (kept, opened, gone)] == [
+        True,
+        True,
+        False,
+    ]
+    assert len(lines) == 1
+    assert lines[0]["folder"].endswith("/0/1_2")
+    assert folders.open(gone, "counts").position() is None
+    folders.close()
+
+
+def test_a_position_knows_when_it_was_written(tmp_path: Path) -> None:
+    folders = FileStateDir(tmp_path, "app")
+    engine = folders.open(TASK, "counts")
+    before_ms = time.time_ns() // 1_000_000
+    engine.write([], Position(3, "id"))
+    position = engine.position()
+    assert position is not None
+    assert before_ms <= position.written_ms <= time.time_ns() // 1_000_000
+    engine.write([(b"a", b"1")], None)
+    assert engine.position() == Position(3, "id")
     folders.close()
 
 

@@ -6,146 +6,209 @@ SIGINT, and raises a ``StreamsError`` when nothing that may be done is safe.
 
 import os
 import platform
-import sys
-from collections.abc import Callable, Iterable, Iterator
+import re
+import secrets
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 from zlib import crc32
 
 import structlog
-import tenacity
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from streamcore.adapters.kafka_cluster import KafkaCluster
+from streamcore.adapters.line_producer import LineProducer
+from streamcore.adapters.log_output import configure_logging
+from streamcore.adapters.metrics_server import serve_metrics
+from streamcore.adapters.parent_link import Lags, ParentLink
+from streamcore.adapters.patience import until_answered
+from streamcore.adapters.processes import WorkerProcesses, command_of_this_program
 from streamcore.adapters.state_dir import FileStateDir
 from streamcore.adapters.system import StopSignals, SystemClock
 from streamcore.config import StreamsConfig
-from streamcore.errors import RetriableError, TopicError
-from streamcore.model import Send
 from streamcore.runtime.lifecycle import StateListener, WorkerState
-from streamcore.runtime.metrics import DESCRIPTIONS, Metrics
-from streamcore.runtime.ports import World
+from streamcore.runtime.ports import Process, World
+from streamcore.runtime.restore import RestoreListener
 from streamcore.runtime.settings import WorkerSettings
 from streamcore.runtime.worker import Worker, create_worker
 from streamcore.task import TaskConfig
 from streamcore.topology.graph import Topology
 from streamcore.topology.naming import Names
 
-__all__ = ["LineProducer", "StateListener", "StreamsApp", "WorkerState", "open_producer"]
+__all__ = [
+    "LagInfo",
+    "LineProducer",
+    "RestoreListener",
+    "StateListener",
+    "StreamsApp",
+    "WorkerState",
+    "open_producer",
+]
+
+LEAVING_MS = 1_500
+"""What is left of ``shutdown_timeout_ms`` for leaving when the last commit has had its time; who
+has not left by then is ended hard."""
+
+CHILDREN_MS = 500
+"""Worker processes are ended so much later by their parent, should they not end themselves."""
 
 _log = structlog.get_logger("streamcore.app")
 
-RETRY_MAX_S = 5
-FEED_PATIENCE_S = 30
 
-T = TypeVar("T")
+class LagInfo(NamedTuple):
+    """Where a store stands in its changelog, and where that ends."""
+
+    position: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the store is behind; not all of them need be records."""
+        return max(0, self.end - self.position)
 
 
 class StreamsApp:
-    """One worker of one application, in this process."""
+    """The workers of one application that run here: one, in this process, or several under it.
+
+    Listeners are called by the worker that they hear of, which with ``num_stream_threads`` above 1
+    is in another process each; there this program runs once more, from its beginning up to ``run``.
+    """
 
     def __init__(
         self,
         topology: Topology,
         config: StreamsConfig,
         listeners: Iterable[StateListener] = (),
+        restore_listeners: Iterable[RestoreListener] = (),
     ) -> None:
         self._topology = topology
         self._config = config
         self._listeners = tuple(listeners)
+        self._restore_listeners = tuple(restore_listeners)
         self._names = Names(config.prefix, config.application_id)
+        self._lags: Callable[[], Lags] = dict
 
     def run(self) -> int:
         """Run until SIGTERM or SIGINT, then commit and leave the group.
 
         Returns 0; 1 if the last commit did not end in time (what it held is done again by whoever
-        comes next). Call it in the main thread.
+        comes next), or a worker process did not end well. A process that does not come back from
+        user code is ended with exit code 1 in time. Call it in the main thread.
 
         :raises StreamsError: if the worker had to stop; the message says why and what to do.
         """
         configure_logging(self._config.log_format)
-        clock = SystemClock()
-        with StopSignals() as signals:
-            state_dir = FileStateDir(Path(self._config.state_dir), self._names.group)
-            slot = _slot(self._config, state_dir)
-            cluster = KafkaCluster(self._config, self._names.group)
-            try:
-                world = World(
-                    consumer=cluster.consumer,
-                    producer=lambda: cluster.producer(slot if self._config.exactly_once else None),
-                    reader=cluster.changelog_reader,
-                    admin=cluster.admin(),
-                    state_dir=state_dir,
-                    clock=clock,
-                )
-                return self._run(world, signals)
-            finally:
-                state_dir.close()
+        link = ParentLink.inherited(self._names.group)
+        if link is not None:
+            return self._run_child(link)
+        if self._config.num_stream_threads > 1:
+            return self._run_parent()
+        with self._signals() as signals:
+            return self._run_worker(signals)
 
-    def _run(self, world: World, signals: StopSignals) -> int:
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return how far each store here is behind its changelog: by store and partition.
+
+        Active and standby stores of all workers that run here; of several for one partition, the
+        nearest. It is the latest that they have told, so it may be asked in any thread.
+        """
+        return {
+            store: {partition: LagInfo(lag.position, lag.end) for partition, lag in found.items()}
+            for store, found in self._lags().items()
+        }
+
+    def _signals(self, extra_ms: int = 0, parent: int | None = None) -> StopSignals:
+        return StopSignals(self._config.shutdown_timeout_ms + extra_ms, parent, to_the_end=True)
+
+    def _run_parent(self) -> int:
+        config = self._config
+        command = command_of_this_program(config.num_stream_threads)
+        with self._signals(CHILDREN_MS + 1_500) as signals:
+            workers = WorkerProcesses(
+                self._names.group,
+                command,
+                config.num_stream_threads,
+                signals,
+                replace=config.worker_failure == "replace",
+                stop_ms=config.shutdown_timeout_ms + CHILDREN_MS,
+            )
+            self._lags = workers.lags
+            serve_metrics(config.metrics_port, workers.samples)
+            try:
+                return workers.run()
+            finally:
+                self._lags = dict
+
+    def _run_child(self, link: ParentLink) -> int:
+        with link, self._signals(parent=link.fileno()) as signals:
+            link.ready()
+            return self._run_worker(signals, link)
+
+    def _run_worker(self, signals: StopSignals, link: ParentLink | None = None) -> int:
+        config, group, clock = self._config, self._names.group, SystemClock()
+        run = secrets.token_hex(4)
+        state_dir = FileStateDir(Path(config.state_dir), group, run)
+        cluster = KafkaCluster(config, group)
+        try:
+            world = World(
+                process=Process(
+                    slot=slot_name(config.state_dir, state_dir.slot),
+                    run=run,
+                    started_ms=clock.now_ms(),
+                    predecessor=state_dir.predecessor,
+                ),
+                consumer=cluster.consumer,
+                producer=cluster.producer,
+                reader=cluster.changelog_reader,
+                admin=cluster.admin(),
+                state_dir=state_dir,
+                clock=clock,
+            )
+            return self._run(world, signals, link)
+        finally:
+            state_dir.close()
+
+    def _run(self, world: World, signals: StopSignals, link: ParentLink | None = None) -> int:
         settings = worker_settings(self._config, self._names)
-        worker = _until_answered(
-            lambda: create_worker(self._topology, self._names, settings, world, self._listeners),
-            signals,
+        worker = until_answered(
+            lambda: create_worker(
+                self._topology,
+                self._names,
+                settings,
+                world,
+                self._listeners,
+                restore_listeners=self._restore_listeners,
+            ),
+            lambda: signals.requested,
         )
         if worker is None:
             return 0
+        self._lags = lambda: worker.store_lags
         try:
-            self._serve_metrics(worker.metrics)
-            _until_answered(lambda: worker.start(world.clock.now_ms()), signals)
+            if link is None:
+                serve_metrics(self._config.metrics_port, worker.metrics.samples)
+            until_answered(lambda: worker.start(world.clock.now_ms()), lambda: signals.requested)
             if worker.state is WorkerState.CREATED:
                 return 0
-            return _drive(worker, world, signals)
+            return _drive(worker, world, signals, settings.stop_budget_ms, link)
         finally:
+            self._lags = dict
             worker.close()
 
-    def _serve_metrics(self, metrics: Metrics) -> None:
-        port = self._config.metrics_port
-        if port is None:
-            return
-        registry = CollectorRegistry()
-        registry.register(_Published(metrics))
-        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
-        _log.info("metrics", url=f"http://127.0.0.1:{server.server_port}/metrics")
 
-
-def _drive(worker: Worker, world: World, signals: StopSignals) -> int:
+def _drive(
+    worker: Worker, world: World, signals: StopSignals, stop_ms: int, link: ParentLink | None
+) -> int:
     clock = world.clock
     while not signals.requested:
         worker.turn(clock.now_ms())
-    _log.info("stopping", signal=signals.received.name if signals.received else "")
-    clean = worker.stop(clock.now_ms())
+        if link is not None:
+            link.tell(worker.metrics.samples, worker.store_lags)
+    _log.info("stopping", reason=signals.reason)
+    clean = worker.stop(clock.now_ms(), budget_ms=signals.left_ms(stop_ms))
+    if link is not None:
+        link.tell(worker.metrics.samples, worker.store_lags, at_last=True)
     _log.info("stopped", committed=clean)
     return 0 if clean else 1
-
-
-def _until_answered(call: Callable[[], T], signals: StopSignals) -> T | None:
-    """Call until the cluster answers, with longer and longer waits; None once we are to stop."""
-
-    def pause(seconds: float) -> None:
-        for _ in range(max(1, round(seconds * 10))):
-            if not signals.requested:
-                tenacity.nap.sleep(0.1)
-
-    def tell(state: tenacity.RetryCallState) -> None:
-        if state.attempt_number in (1, 3) or state.attempt_number % 5 == 0:
-            reason = state.outcome.exception() if state.outcome else None
-            _log.warning("the cluster does not answer yet", reason=str(reason))
-
-    attempts = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(RetriableError),
-        wait=tenacity.wait_exponential(multiplier=0.5, max=RETRY_MAX_S),
-        stop=lambda _state: signals.requested,
-        sleep=pause,
-        before_sleep=tell,
-        reraise=True,
-    )
-    try:
-        return attempts(call)
-    except RetriableError:
-        return None
 
 
 def worker_settings(config: StreamsConfig, names: Names) -> WorkerSettings:
@@ -169,115 +232,29 @@ def worker_settings(config: StreamsConfig, names: Names) -> WorkerSettings:
         commit_interval_ms=config.commit_interval_ms,
         cache_max_bytes=config.cache_max_bytes or 32 * 1024 * 1024,
         offset_reset=config.auto_offset_reset,
+        missing_records=config.missing_records,
+        session_timeout_ms=config.session_timeout_ms,
+        num_standby_replicas=config.num_standby_replicas,
+        acceptable_recovery_lag=config.acceptable_recovery_lag,
+        warmup_max_ms=config.warmup_max_ms,
         production_error=config.production_error,
         repartition_purge_interval_ms=config.repartition_purge_interval_ms,
         poll_rows_max=config.poll_rows_max,
         revoke_budget_ms=min(20_000, config.max_poll_interval_ms // 2),
-        stop_budget_ms=config.shutdown_timeout_ms,
+        stop_budget_ms=max(
+            config.shutdown_timeout_ms // 2, config.shutdown_timeout_ms - LEAVING_MS
+        ),
     )
 
 
-def _slot(config: StreamsConfig, state_dir: FileStateDir) -> str:
-    """Return a name for this worker that is the same after a restart, and nobody else's.
-
-    Under exactly-once it is the transactional.id: a restart ends its predecessor's transaction.
-    """
-    host = os.environ.get("DYNO") or platform.node() or "localhost"
-    folder = crc32(str(Path(config.state_dir).resolve()).encode())
-    names = Names(config.prefix, config.application_id)
-    return f"{names.group}-{host}-{folder:08x}-{state_dir.slot}"
+def slot_name(state_dir: str, number: int) -> str:
+    """Return a name for a slot of a state folder: the same after a restart, and nobody else's."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", os.environ.get("DYNO") or platform.node() or "localhost")
+    folder = crc32(str(Path(state_dir).resolve()).encode())
+    return f"{host}-{folder:08x}-{number}"
 
 
-def configure_logging(log_format: str) -> None:
-    """Send the engine's log to stderr, unless the program has set structlog up already."""
-    if structlog.is_configured():
-        return
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=log_format == "auto" and sys.stderr.isatty())
-    )
-    structlog.configure(
-        processors=[
-            structlog.stdlib.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger("info"),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-
-
-class _Published(Collector):
-    """The worker's numbers in Prometheus' words; read by the server's own thread."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[Metric]:
-        families: dict[str, Metric] = {}
-        for name, labels, value in self._metrics.samples():
-            if name not in families:
-                kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-                families[name] = kind(name, DESCRIPTIONS[name])
-            families[name].add_sample(name, dict(labels), value)
-        yield from families.values()
-
-
-# -- writing without a topology ----------------------------------------------------------------
-
-
-def open_producer(config: StreamsConfig) -> "LineProducer":
+def open_producer(config: StreamsConfig) -> LineProducer:
     """Return a plain producer for bare topic names; the prefix is put on inside."""
     configure_logging(config.log_format)
     return LineProducer(config)
-
-
-class LineProducer:
-    """Writes records into topics that exist, with the engine's own settings and partitioning."""
-
-    def __init__(self, config: StreamsConfig) -> None:
-        self._names = Names(config.prefix, config.application_id)
-        cluster = KafkaCluster(config, self._names.group)
-        self._admin = cluster.admin()
-        self._producer = cluster.producer()
-
-    def partitions(self, topic: str) -> int:
-        """Return the partitions of a topic.
-
-        :raises TopicError: if it does not exist.
-        :raises RetriableError: if the cluster did not answer.
-        """
-        name = self._names.topic(topic)
-        count = self._admin.partitions([name], FEED_PATIENCE_S * 1_000)[name]
-        if count is None:
-            raise TopicError(f"missing topic: {name}; create it")
-        return count
-
-    def send(self, send: Send) -> Send | None:
-        """Queue the rows; return what did not fit."""
-        rest = self._producer.send(
-            Send(
-                self._names.topic(send.topic),
-                send.keys,
-                send.values,
-                send.stamps_ms,
-                send.headers,
-                send.partition,
-                send.partition_keys,
-            )
-        )
-        if rest is not None:
-            rest.topic = send.topic
-        return rest
-
-    def flush(self, timeout_ms: int) -> bool:
-        """Return True when everything queued is acknowledged."""
-        return self._producer.flush(timeout_ms)
-
-    def close(self) -> None:
-        """Throw away what is queued and let go."""
-        self._producer.close()
-        self._admin.close()

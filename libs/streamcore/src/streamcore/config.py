@@ -16,6 +16,8 @@ Guarantee = Literal["at_least_once", "exactly_once_v2"]
 Policy = Literal["stop", "continue", "dead-letter"]
 EventTime = Literal["source", "operator"]
 OffsetReset = Literal["earliest", "latest", "error"]
+MissingRecords = Literal["stop", "continue"]
+WorkerFailure = Literal["stop", "replace"]
 LogFormat = Literal["auto", "console", "json"]
 
 FORBIDDEN_KAFKA_SETTINGS: Mapping[str, str] = {
@@ -102,6 +104,13 @@ class StreamsConfig:
     ``kafka_settings`` are handed to librdkafka; a key may begin with ``consumer.``, ``restore.``,
     ``producer.`` or ``admin.`` to reach that kind of client only.
 
+    ``num_stream_threads`` is the article's word; in Python a thread adds no core, so that many
+    worker processes are started under this one. ``worker_failure`` says whether the death of one of
+    them ends all, or it is replaced. A worker that comes into a running application reads the state
+    of the tasks that it will get before it joins: until it lags by ``acceptable_recovery_lag``
+    records at most, for ``warmup_max_ms`` at most. ``missing_records`` is for input that is gone
+    while the state built from it is not.
+
     ``cache_max_bytes`` is the memory of a worker that has all tasks. Half of it is for what changed
     since the last commit (a commit comes early when that is full), half for reading; 0 sends each
     update on at once.
@@ -124,13 +133,17 @@ class StreamsConfig:
     commit_interval_ms: int = 1_000
     state_dir: str = "state"
     num_stream_threads: int = 1
+    worker_failure: WorkerFailure = "stop"
     num_standby_replicas: int = 0
+    acceptable_recovery_lag: int = 10_000
+    warmup_max_ms: int = 600_000
 
     session_timeout_ms: int = 10_000
     max_poll_interval_ms: int = 300_000
     transaction_timeout_ms: int = 10_000
     shutdown_timeout_ms: int = 25_000
     auto_offset_reset: OffsetReset = "earliest"
+    missing_records: MissingRecords = "stop"
 
     deserialization_error: Policy = "stop"
     timestamp_error: Policy = "stop"
@@ -216,6 +229,8 @@ def _choices(config: StreamsConfig) -> Iterator[str]:
     legal: dict[str, tuple[str, ...]] = {
         "processing_guarantee": get_args(Guarantee),
         "auto_offset_reset": get_args(OffsetReset),
+        "missing_records": get_args(MissingRecords),
+        "worker_failure": get_args(WorkerFailure),
         "event_time": get_args(EventTime),
         "log_format": get_args(LogFormat),
         **dict.fromkeys(policies, get_args(Policy)),
@@ -239,7 +254,7 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {
     "session_timeout_ms": (1_000, 3_600_000),
     "max_poll_interval_ms": (1_000, 86_400_000),
     "transaction_timeout_ms": (1_000, 900_000),  # the broker's own default limit
-    "shutdown_timeout_ms": (1, 28_000),  # platforms kill after 30 s
+    "shutdown_timeout_ms": (1, 26_000),  # platforms kill after 30 s, and ending takes its time
     "max_timestamp_ahead_ms": (0, None),
     "idle_after_ms": (0, None),
     "cache_max_bytes": (0, None),
@@ -248,6 +263,8 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {
     "repartition_purge_interval_ms": (1, None),
     "num_stream_threads": (1, None),
     "num_standby_replicas": (0, None),
+    "acceptable_recovery_lag": (0, None),
+    "warmup_max_ms": (0, None),
 }
 
 
@@ -268,10 +285,6 @@ def _numbers(config: StreamsConfig) -> Iterator[str]:
 
 
 def _relations(config: StreamsConfig) -> Iterator[str]:
-    if config.num_stream_threads > 1:
-        yield "num_stream_threads above 1 is not available yet; start more processes"
-    if config.num_standby_replicas > 0:
-        yield "num_standby_replicas above 0 is not available yet"
     if config.max_poll_interval_ms < config.session_timeout_ms:
         yield "max_poll_interval_ms must not be below session_timeout_ms"
     if config.exactly_once and config.commit_interval_ms >= config.transaction_timeout_ms:

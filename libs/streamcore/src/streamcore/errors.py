@@ -12,6 +12,7 @@
     │   ├── TimestampError
     │   ├── ProcessingError
     │   └── ProductionError
+    ├── MissingRecordsError          STOP       input is gone, the state built from it is not
     ├── UserCodeError                STOP       a timer, or a function called at a commit, failed
     ├── StateDirLockedError          RETRY      another process has the folder
     ├── StateDirError                STOP       no space, no right: the folder is of no use
@@ -26,7 +27,7 @@
     └── AuthorizationError           STOP       a right is refused
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -122,6 +123,15 @@ class ProductionError(RecordError):
     ) -> None:
         super().__init__(partition, offset, reason)
         self.refused = tuple(refused)
+
+
+class MissingRecordsError(StreamsError):
+    """Going on would count records twice or leave some out; ``records`` has a number for each
+    input where one is known."""
+
+    def __init__(self, reason: str, records: Mapping[TopicPartition, int]) -> None:
+        self.records = dict(records)
+        super().__init__(reason)
 
 
 class UserCodeError(StreamsError):

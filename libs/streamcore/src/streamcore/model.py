@@ -45,10 +45,14 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a store has applied its changelog: the next offset, in the topic of that id."""
+    """How far a store has applied its changelog: the next offset, in the topic of that id.
+
+    ``written_ms``: when an engine on disk wrote it down, 0 if nobody knows.
+    """
 
     offset: int
     topic_id: str
+    written_ms: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
 """The way to the database: short transactions that never wait longer than they may.
 
 Every wait is bounded three times: by ``statement_timeout`` and ``lock_timeout`` in the server, and
-by a deadline here, for a server that is frozen or unreachable enforces nothing. What the database
-says comes out as the engine's errors, in one line without a secret.
+by a deadline here, for a server that is frozen or unreachable enforces nothing. Should we be the
+one that is frozen, in a transaction whose locks the next owner waits for, the server ends it. What
+the database says comes out as the engine's errors, in one line without a secret.
 """
 
 import time
@@ -13,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
+from sqlalchemy import URL, Connection, Engine, Select, create_engine, event, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from streamcore.errors import AuthorizationError, ConfigError, RetriableError, StreamsError
@@ -23,7 +24,8 @@ CONNECT_TIMEOUT_S: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a transaction, a statement in it and a wait for a lock may take.
+    """How long a transaction, a statement in it and a wait for a lock may take, and how long the
+    server may hear nothing of us between two statements.
 
     A worker that is told to stop has 25 s for everything, so it must be possible to try twice.
     """
@@ -31,10 +33,11 @@ class Limits:
     transaction_s: float = 7.0
     statement_ms: int = 6_000
     lock_ms: int = 3_000
+    idle_ms: int = 3_000
 
 
 WORKER: Final = Limits()
-MIGRATION: Final = Limits(transaction_s=600.0, statement_ms=600_000, lock_ms=30_000)
+MIGRATION: Final = Limits(transaction_s=600.0, statement_ms=600_000, lock_ms=30_000, idle_ms=60_000)
 
 _Result = TypeVar("_Result")
 
@@ -92,18 +95,22 @@ class Database:
         self._deadline_s = time.monotonic() + self._limits.transaction_s  # noqa: TID251 - an edge: bounds a wait
         try:
             with self._engine.begin() as connection:
-                local = True
-                connection.execute(
-                    select(
-                        func.set_config("statement_timeout", str(self._limits.statement_ms), local),
-                        func.set_config("lock_timeout", str(self._limits.lock_ms), local),
-                    )
-                )
+                connection.execute(self._bounds())
                 yield connection
         except (SQLAlchemyError, psycopg.Error) as error:
             self._raise(error)
         finally:
             self._deadline_s = None
+
+    def _bounds(self) -> Select[Any]:
+        limits = self._limits
+        bounds = {
+            "statement_timeout": limits.statement_ms,
+            "lock_timeout": limits.lock_ms,
+            "idle_in_transaction_session_timeout": limits.idle_ms,
+        }
+        local = True
+        return select(*(func.set_config(name, f"{ms}", local) for name, ms in bounds.items()))
 
     def close(self) -> None:
         """Close the connection; a later transaction makes a new one."""

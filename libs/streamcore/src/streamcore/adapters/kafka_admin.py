@@ -1,7 +1,7 @@
 """Admin port over confluent-kafka: what topics there are, how far they reach, and new ones.
 
-No request here goes to a group's coordinator: librdkafka ends the process when such a request
-times out before its connection is up.
+No request here goes to a group's coordinator but those of ``KafkaGroups``, which see to it that
+none of them times out.
 """
 
 import time
@@ -27,11 +27,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its __init__
 )
 
 from streamcore.adapters.kafka_errors import REFUSED, TOPIC_MISSING, error_of, translate
+from streamcore.adapters.kafka_groups import KafkaGroups
 from streamcore.adapters.kafka_settings import Settings
 from streamcore.adapters.rare_log import RareLog
 from streamcore.errors import RetriableError, TopicCreationRefusedError
 from streamcore.model import TopicPartition
-from streamcore.runtime.ports import TopicSpec
+from streamcore.runtime.ports import GroupView, TopicSpec
 
 # Longer than any caller waits: the time-out that counts is ours, on the futures.
 REQUEST_TIMEOUT_S = 60.0
@@ -58,6 +59,18 @@ class KafkaAdmin:
         self._replication_factor = replication_factor
         self._log = log
         self._made: AdminClient | None = None
+        self._groups = KafkaGroups(settings, log)
+
+    def group(self, name: str, timeout_ms: int) -> GroupView | None:
+        """Return who is in the group; None while that is not known, so ask again.
+
+        :raises AuthorizationError: if this client may not ask.
+        """
+        return self._groups.describe(name, timeout_ms)
+
+    def on_new_generation(self) -> None:
+        """Answer no question about a group any more that was asked before now."""
+        self._groups.forget()
 
     def partitions(self, topics: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
         """Return the partition count of each topic, None for one that does not exist."""
@@ -194,10 +207,12 @@ class KafkaAdmin:
         """Take away events that have piled up."""
         if self._made is not None:
             self._made.poll(0)
+        self._groups.serve()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connections."""
         self._made = None
+        self._groups.close()
 
     @property
     def _client(self) -> AdminClient:

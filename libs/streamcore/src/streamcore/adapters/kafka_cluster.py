@@ -26,7 +26,8 @@ class KafkaCluster:
 
     Events of a client (statistics, errors, reports) pile up in memory until it is polled. A worker
     polls its consumer in every turn; the consumer serves all the others. ``client_id`` is how the
-    broker's own logs and quotas name us; it need not be unique.
+    broker's own logs and quotas name all clients but the members of the group; it need not be
+    unique.
     """
 
     def __init__(self, config: StreamsConfig, group: str, client_id: str = "") -> None:
@@ -36,10 +37,13 @@ class KafkaCluster:
         self._log = RareLog()
         self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
-    def consumer(self) -> KafkaConsumer:
-        """Return a new member-to-be of the group."""
+    def consumer(self, client_id: str = "") -> KafkaConsumer:
+        """Return a new member-to-be of the group, by whose client id the others will know it."""
         settings = {**consumer_settings(self._config, self._group), **self._identity}
-        return self._known(KafkaConsumer(settings, self._log, self.serve))
+        if client_id:
+            settings["client.id"] = client_id
+        consumer = KafkaConsumer(settings, self._log, self.serve, self._on_new_generation)
+        return self._known(consumer)
 
     def changelog_reader(self) -> KafkaChangelogReader:
         """Return a new reader of changelogs."""
@@ -60,7 +64,7 @@ class KafkaCluster:
         return self._known(SiftingProducer(lambda: KafkaProducer(settings, self._log)))
 
     def admin(self) -> KafkaAdmin:
-        """Return a new client for questions about topics."""
+        """Return a new client for questions about topics and groups."""
         settings = {**admin_settings(self._config), **self._identity}
         return self._known(KafkaAdmin(settings, self._log, self._config.replication_factor))
 
@@ -73,6 +77,11 @@ class KafkaCluster:
         """Close every client that is still held; those that are closed already do not mind."""
         for client in tuple(self._clients):
             client.close()
+
+    def _on_new_generation(self) -> None:
+        for client in self._clients:
+            if isinstance(client, KafkaAdmin):
+                client.on_new_generation()
 
     def _known(self, client: C) -> C:
         self._clients.add(client)

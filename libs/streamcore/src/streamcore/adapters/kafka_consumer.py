@@ -108,14 +108,20 @@ class KafkaConsumer(_Reader):
     Every way out of a rebalance callback assigns, or the binding would assign the coordinator's
     list by itself. What a listener raises is kept and comes out of ``poll``. The proof of
     membership is taken once, in the assign callback, and given up with the generation: the broker
-    accepts commits without one, unfenced.
+    accepts commits without one, unfenced. ``on_new_generation`` is called before the listener hears
+    of its share.
     """
 
     def __init__(
-        self, settings: Settings, log: RareLog, serve_others: Callable[[], None] | None = None
+        self,
+        settings: Settings,
+        log: RareLog,
+        serve_others: Callable[[], None] | None = None,
+        on_new_generation: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(settings, log)
         self._serve_others = serve_others
+        self._on_new_generation = on_new_generation
         self._commits: Bounded[list[Place]] = Bounded("commit")
         self._paused: set[TopicPartition] = set()
         self._listener: RebalanceListener | None = None
@@ -173,6 +179,10 @@ class KafkaConsumer(_Reader):
         except KafkaException as failure:
             raise translate(failure, f"seeking in {partition}") from failure
 
+    def unread(self, positions: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Return the partitions whose high watermark, as last seen, lies behind the position."""
+        return {at for at, offset in positions.items() if self._high_watermark(at) > offset}
+
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -201,11 +211,16 @@ class KafkaConsumer(_Reader):
             group has gone on without us: offsets can go back then, so that records are read again.
         """
         self._must_be_member()
-        places = places_of(offsets)
+        places, membership = places_of(offsets), self._membership
+
+        def commit() -> Any:
+            # It may have waited for an earlier commit, and the generation may be over.
+            if self._membership is not membership:
+                raise MemberFencedError("the generation of this commit is over")
+            return self._client.commit(offsets=places, asynchronous=False)
+
         try:
-            answers = self._commits.run(
-                lambda: self._client.commit(offsets=places, asynchronous=False), timeout_ms / 1_000
-            )
+            answers = self._commits.run(commit, timeout_ms / 1_000)
         except TimeoutError as late:
             raise RetriableError(f"committing offsets: {late}") from late
         except KafkaException as failure:
@@ -243,6 +258,8 @@ class KafkaConsumer(_Reader):
             return
         self._membership = client.consumer_group_metadata()
         self._has_assigned = False
+        if self._on_new_generation is not None:
+            self._on_new_generation()
         if not self._tell(self._listener.on_assigned, places) or not self._has_assigned:
             self.assign({})
 

@@ -64,6 +64,7 @@ PASSING = frozenset(
         KafkaError._CONFLICT,  # noqa: SLF001
         KafkaError._IN_PROGRESS,  # noqa: SLF001
         KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+        KafkaError._NOENT,  # noqa: SLF001 - no leader is known, as when offsets are asked for
         KafkaError._PREV_IN_PROGRESS,  # noqa: SLF001
         KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
         KafkaError._PURGE_QUEUE,  # noqa: SLF001
@@ -101,6 +102,28 @@ PASSING = frozenset(
         KafkaError.UNSTABLE_OFFSET_COMMIT,
     }
 )
+# The cluster does transactions, or these transactions, for nobody. librdkafka calls that fatal for
+# the producer, but a new producer helps no more.
+_NO_TRANSACTIONS = frozenset(
+    {
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
+    }
+)
+_OTHER_GUARANTEE = "or set processing_guarantee to at_least_once"
+_REMEDIES = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "exactly-once needs the rights WRITE and DESCRIBE on the transactional ids that begin with "
+        f"the name of the consumer group: grant them, {_OTHER_GUARANTEE}"
+    ),
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        "transaction_timeout_ms must not be above the broker's transaction.max.timeout.ms"
+    ),
+    KafkaError.UNSUPPORTED_VERSION: "the broker is too old for this; use a newer one",
+    KafkaError._UNSUPPORTED_FEATURE: "the broker is too old for this; use a newer one",  # noqa: SLF001
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "grant this client READ on the consumer group",
+}
 # A record that the broker did not take in time, as opposed to one that it refuses.
 NOT_DELIVERED = PASSING | {KafkaError._INVALID_DIFFERENT_RECORD}  # noqa: SLF001
 
@@ -119,11 +142,14 @@ def translate(failure: KafkaException | KafkaError, doing: str) -> StreamsError:
     fenced member also says that its transaction must be aborted.
     """
     error = error_of(failure) if isinstance(failure, KafkaException) else failure
-    text = f"{doing}: {error.str()} ({error.name()})"
     code = error.code()
+    text = f"{doing}: {error.str()} ({error.name()})"
+    if code in _REMEDIES:
+        text = f"{text}; {_REMEDIES[code]}"
     meanings: tuple[tuple[bool, type[StreamsError]], ...] = (
         (code in MEMBER_GONE, MemberFencedError),
         (code in REFUSED, AuthorizationError),  # fatal, some of them: a new producer helps nobody
+        (code in _NO_TRANSACTIONS, StreamsError),
         (code in PRODUCER_GONE or error.fatal(), ProducerFencedError),
         (error.txn_requires_abort(), TransactionAbortedError),
         (error.retriable() or code in PASSING, RetriableError),

@@ -60,7 +60,7 @@ class KafkaProducer:
 
     def __init__(self, settings: Settings, log: RareLog) -> None:
         self._log = log
-        self._transactional = "transactional.id" in settings
+        self._transactional_id = settings.get("transactional.id", "")
         self._open = False  # a transaction
         self._offsets_sent = False
         self._gapless = bool(settings.get("enable.gapless.guarantee"))
@@ -70,9 +70,11 @@ class KafkaProducer:
         self._fatal: KafkaError | None = None
         self._counts: dict[str, int] = {}
         self._calls: Bounded[Any] = Bounded("transaction")
-        callbacks: dict[str, Any] = {"error_cb": self._on_error, "on_delivery": self._on_delivery}
-        if self._gapless:  # a refused batch is a fatal error then, which goes to standard error
-            callbacks["logger"] = _SILENT
+        callbacks: dict[str, Any] = {
+            "error_cb": self._on_error,
+            "on_delivery": self._on_delivery,
+            "logger": _SILENT,  # fatal errors go to standard error else, and to error_cb anyway
+        }
         self._client: Producer | None = Producer({**settings, **callbacks})
 
     def send(self, send: Send) -> Send | None:
@@ -171,7 +173,8 @@ class KafkaProducer:
 
     def init_transactions(self, timeout_ms: int) -> None:
         """Fence whoever had this transactional id before, and end what it left open."""
-        self._call_within(timeout_ms, "starting transactions", "init_transactions")
+        doing = f"starting transactions as {self._transactional_id}"
+        self._call_within(timeout_ms, doing, "init_transactions")
 
     def begin_transaction(self) -> None:
         """Begin; what is sent from here on belongs to the transaction."""
@@ -351,9 +354,10 @@ class KafkaProducer:
         if error.fatal() and self._gapless:
             self.stuck = True
             return
-        if error.fatal():
+        if error.fatal():  # whoever uses it next is told
             self._fatal = error
-        self._log.on_error(error)
+        else:
+            self._log.on_error(error)
 
 
 def _where(message: Message) -> TopicPartition:

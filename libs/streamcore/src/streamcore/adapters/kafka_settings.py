@@ -19,9 +19,14 @@ def consumer_settings(config: StreamsConfig, group: str) -> Settings:
         # Rows are handed out faster than one long wait of a fetch; a newly assigned partition has
         # to wait for the fetch that is under way.
         "fetch.wait.max.ms": 100,
-        "partition.assignment.strategy": "range",
+        # Its result is not obeyed, but it shows every member that it sees the same list. A consumer
+        # that does obey range, the default, is refused by the broker beside ours.
+        "partition.assignment.strategy": "roundrobin",
         "session.timeout.ms": config.session_timeout_ms,
-        "heartbeat.interval.ms": min(3_000, config.session_timeout_ms // 3),
+        # A member learns of a rebalance from the answer to its heartbeat, and all members wait for
+        # the last one to join: this is the longest part of the time in which nobody works. No
+        # session is shorter than a second, so several fit into each.
+        "heartbeat.interval.ms": 200,
         "max.poll.interval.ms": config.max_poll_interval_ms,
         **_own(config.kafka_settings, "consumer"),
     }

@@ -1,12 +1,14 @@
 """LevelDbEngine: the engine on disk, over plyvel.
 
-Beside the data a folder holds the position in the changelog and the version of this layout, under
-keys of their own. One ``write`` is one LevelDB batch: after a crash of the process it is there as a
-whole; after a crash of the machine the newest batches may be missing, each as a whole.
+Beside the data a folder holds the position in the changelog with the time of its writing, and the
+version of this layout, under keys of their own. One ``write`` is one LevelDB batch: after a crash
+of the process it is there as a whole; after a crash of the machine the newest batches may be
+missing, each as a whole.
 """
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -21,6 +23,7 @@ DAMAGED_MARK = "DAMAGED"
 
 _DATA = b"d"
 _META_POSITION = b"m:position"
+_META_WRITTEN = b"m:written"
 _META_VERSION = b"m:version"
 
 _WRITE_BUFFER_BYTES = 4 << 20  # two of these a store are the most that waits in memory
@@ -122,6 +125,7 @@ class LevelDbEngine:
         if position is not None:
             offset = position.offset.to_bytes(8, "big")
             put(_META_POSITION, offset + position.topic_id.encode())
+            put(_META_WRITTEN, (time.time_ns() // 1_000_000).to_bytes(8, "big"))
         try:
             batch.write()
         except plyvel.Error as error:
@@ -130,9 +134,13 @@ class LevelDbEngine:
     def position(self) -> Position | None:
         try:
             raw = self._db.get(_META_POSITION, verify_checksums=True)
+            written = self._db.get(_META_WRITTEN, verify_checksums=True)
         except plyvel.Error as error:
             raise self._fault(error) from error
-        return None if raw is None else Position(int.from_bytes(raw[:8], "big"), raw[8:].decode())
+        if raw is None:
+            return None
+        written_ms = int.from_bytes(written or b"", "big")
+        return Position(int.from_bytes(raw[:8], "big"), raw[8:].decode(), written_ms)
 
     def compact(self, start: bytes, stop: bytes) -> None:
         self._db.compact_range(start=_DATA + start, stop=_DATA + stop)

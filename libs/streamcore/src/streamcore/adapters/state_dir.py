@@ -8,13 +8,16 @@
 
 A process takes the first slot whose lock file nobody holds, so any number of workers share one
 state folder without a setting. The kernel drops the lock with the process, however it ended: a file
-that lies about means nothing. A task that moves to another slot restores from its changelog there;
-what it left behind is only old, and its position says how old.
+that lies about means nothing. What stands in it is the ``run`` of the process that had the slot
+last, by which the next one knows whom it follows. A task that moves to another slot restores from
+its changelog there; what it left behind is only old, and its position says how old.
 """
 
 import fcntl
 import os
+import re
 import shutil
+from collections.abc import Collection
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote
@@ -28,14 +31,20 @@ from streamcore.model import TaskId
 SET_ASIDE_MAX = 2
 """Damaged folders kept a store, for whoever wants to look; older ones are removed."""
 
+_RUN = re.compile(rb"[A-Za-z0-9_-]{1,64}")
+
 _log = structlog.get_logger("streamcore.state_dir")
 
 
 class FileStateDir:
-    """Port ``runtime.ports.StateDir``. Takes a slot when it is made, gives it back in ``close``."""
+    """Port ``runtime.ports.StateDir``. Takes a slot when it is made, gives it back in ``close``.
 
-    def __init__(self, state_dir: Path, application_id: str) -> None:
-        """Take the first free slot.
+    ``predecessor`` is the ``run`` of the process that had the slot before, and is dead for certain;
+    empty if nobody had it, or what the lock file says makes no sense.
+    """
+
+    def __init__(self, state_dir: Path, application_id: str, run: str = "") -> None:
+        """Take the first free slot, and leave ``run`` in it for whoever comes next.
 
         :raises StateDirError: if the folder cannot be made or written.
         """
@@ -43,6 +52,11 @@ class FileStateDir:
         try:
             self._root.mkdir(parents=True, exist_ok=True)
             self.slot, self._lock = _take_slot(self._root)
+            try:
+                self.predecessor = _sign(self._lock, run)
+            except OSError:
+                os.close(self._lock)
+                raise
         except OSError as error:
             raise _unusable(self._root, error) from error
         self._open: dict[tuple[TaskId, str], LevelDbEngine] = {}
@@ -83,6 +97,15 @@ class FileStateDir:
             engine.close()
         if self.folder(task, store).exists():
             self._set_aside(task, store, "it does not fit its changelog")
+
+    def clean_up(self, keep: Collection[TaskId]) -> None:
+        """Remove the folders of all other tasks in our slot; one that cannot be stays."""
+        in_use = {task for (task, _), engine in self._open.items() if not engine.closed}
+        kept = {str(task) for task in in_use.union(keep)}
+        for folder in sorted((self._root / str(self.slot)).glob("*_*")):
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+                _log.info("state of a task that went elsewhere is removed", folder=str(folder))
 
     def _set_aside(self, task: TaskId, store: str, reason: str) -> None:
         folder = self.folder(task, store)
@@ -126,6 +149,14 @@ def _take_slot(root: Path) -> tuple[int, int]:
         else:
             return slot, lock
     raise AssertionError("slots do not end")
+
+
+def _sign(lock: int, run: str) -> str:
+    """Write our run into the lock file that we hold; return the one that stood there."""
+    found = _RUN.fullmatch(os.pread(lock, 1_000, 0))
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, run.encode(), 0)
+    return "" if found is None else found[0].decode()
 
 
 def _aside(folder: Path) -> list[tuple[int, Path]]:

@@ -86,6 +86,8 @@ class Committer:
             for task in tasks:
                 task.doubt_idleness(now_ms)
         for task in tasks:
+            for partition in consumer.unread(task.read_to_end()):
+                task.expect_more(partition)
             point = task.cut(now_ms)
             if point is not None:
                 self._keep(task, point)

@@ -25,10 +25,13 @@ REPARTITION: Final = {
     "retention.ms": "-1",  # deleted behind committed offsets, never by time
     "segment.bytes": "52428800",
 }
-KEY_VALUE_CHANGELOG: Final = {**_COMMON, "cleanup.policy": "compact"}
-WINDOWED_CHANGELOG: Final = {
+KEY_VALUE_CHANGELOG: Final = {
     **_COMMON,
     "cleanup.policy": "compact",
+    "delete.retention.ms": "86400000",  # for so long a store may be left before it is of no use
+}
+WINDOWED_CHANGELOG: Final = {
+    **KEY_VALUE_CHANGELOG,
     "segment.bytes": "16777216",
     "min.cleanable.dirty.ratio": "0.1",
 }

@@ -12,6 +12,7 @@ class WorkerState(Enum):
     """What a worker is doing."""
 
     CREATED = "created"
+    WARMING_UP = "warming up"  # not in the group yet: reading the state of tasks it will get
     REBALANCING = "rebalancing"  # waiting for the group, or taking over what it gave us
     RESTORING = "restoring"  # some task reads its changelogs; the others run
     RUNNING = "running"  # every task runs (there may be none)
@@ -22,10 +23,20 @@ class WorkerState(Enum):
 
 NEXT: Final[Mapping[WorkerState, frozenset[WorkerState]]] = {
     WorkerState.CREATED: frozenset(
-        {WorkerState.REBALANCING, WorkerState.PENDING_SHUTDOWN, WorkerState.ERROR}
+        {WorkerState.WARMING_UP, WorkerState.PENDING_SHUTDOWN, WorkerState.ERROR}
+    ),
+    WorkerState.WARMING_UP: frozenset(
+        {
+            WorkerState.REBALANCING,
+            WorkerState.RESTORING,
+            WorkerState.RUNNING,
+            WorkerState.PENDING_SHUTDOWN,
+            WorkerState.ERROR,
+        }
     ),
     WorkerState.REBALANCING: frozenset(
         {
+            WorkerState.WARMING_UP,
             WorkerState.RESTORING,
             WorkerState.RUNNING,
             WorkerState.PENDING_SHUTDOWN,
@@ -34,6 +45,7 @@ NEXT: Final[Mapping[WorkerState, frozenset[WorkerState]]] = {
     ),
     WorkerState.RESTORING: frozenset(
         {
+            WorkerState.WARMING_UP,
             WorkerState.REBALANCING,
             WorkerState.RUNNING,
             WorkerState.PENDING_SHUTDOWN,
@@ -42,6 +54,7 @@ NEXT: Final[Mapping[WorkerState, frozenset[WorkerState]]] = {
     ),
     WorkerState.RUNNING: frozenset(
         {
+            WorkerState.WARMING_UP,
             WorkerState.REBALANCING,
             WorkerState.RESTORING,
             WorkerState.PENDING_SHUTDOWN,

@@ -22,6 +22,7 @@ Name = Literal[
     "streamcore_tasks",
     "streamcore_task_watermark_ms",
     "streamcore_task_dirty_bytes",
+    "streamcore_store_lag_records",
 ]
 
 DESCRIPTIONS: Final[dict[Name, str]] = {
@@ -42,6 +43,8 @@ DESCRIPTIONS: Final[dict[Name, str]] = {
     "streamcore_task_watermark_ms": "How far event time has come in a task (epoch ms, -1: not "
     "known yet); it stands still while any upstream partition is unread and not idle.",
     "streamcore_task_dirty_bytes": "Changes of a task that wait for the next commit.",
+    "streamcore_store_lag_records": "Changelog records that a local store has not applied yet; a "
+    "standby stays near 0, and takes over without a wait then.",
 }
 assert set(DESCRIPTIONS) == set(get_args(Name))
 

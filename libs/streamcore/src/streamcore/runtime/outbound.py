@@ -123,6 +123,15 @@ class Outbound:
         self._begun().commit_transaction(offsets, group_metadata, timeout_ms)
         self._in_transaction = False
 
+    def write_rest(self, timeout_ms: int) -> None:
+        """Write what follows a commit under at-least-once, before the next owner says more."""
+        try:
+            if self.flush(timeout_ms):
+                return
+        except StreamsError as error:
+            _log.warning("what followed the last commit is not written", reason=str(error))
+        self.discard()
+
     def abandon(self, timeout_ms: int) -> None:
         """Forget what is not committed: abort, or take a new producer where that fails."""
         self._waiting.clear()

@@ -4,7 +4,7 @@ Every port is called by one thread. Errors of the world come as ``streamcore.err
 as a client library's. Timeouts are upper bounds, given by the caller.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,6 +47,12 @@ class Consumer(Protocol):
     def resume(self, partitions: Iterable[TopicPartition]) -> None: ...
 
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
+
+    def unread(self, positions: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Return those of the partitions that are known to hold more in front of us than that.
+
+        Asks nobody: what was fetched is told with the log's end, long before ``poll`` returns it.
+        """
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
@@ -128,8 +134,37 @@ class TopicSpec:
     settings: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One member of a group as its coordinator describes it."""
+
+    member_id: str
+    client_id: str
+    shares: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """What a coordinator answers about a group.
+
+    ``stable`` only when every member has joined the current generation; ``members`` is empty for a
+    group that nobody is in.
+    """
+
+    stable: bool
+    members: tuple[GroupMember, ...]
+
+
 class Admin(Protocol):
     """Questions and orders to the cluster."""
+
+    def group(self, name: str, timeout_ms: int) -> GroupView | None:
+        """Describe a group; None while there is no answer yet, so ask again (it goes on).
+
+        Never waits longer than ``timeout_ms``, whatever the coordinator does.
+
+        :raises AuthorizationError: if this client may not ask.
+        """
 
     def partitions(self, topics: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
         """Return the partition count of each topic, None for one that does not exist."""
@@ -169,18 +204,40 @@ class StateDir(Protocol):
     def discard(self, task: TaskId, store: str) -> None:
         """Set the store's files aside and forget them; it must not be open."""
 
+    def clean_up(self, keep: Collection[TaskId]) -> None:
+        """Remove what is left of all other tasks, as far as that can be done; none is open."""
+
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Who this worker is.
+
+    ``slot`` stays the same over a restart (host, state folder, number in it). ``run`` is different
+    in every start of every process. ``predecessor`` is the ``run`` that had this slot before, and
+    is certainly dead; empty if unknown. Both are made of letters, digits and ``-_.``, ``run`` holds
+    no dot.
+    """
+
+    slot: str
+    run: str
+    started_ms: int
+    predecessor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
     """All that one worker reaches the world through.
 
-    The makers give new clients: a fenced producer or member can only be replaced.
+    The makers give new clients: a fenced producer or member can only be replaced. ``consumer``
+    takes the client id, by which the members of a group know each other; ``producer`` takes a
+    transactional id, or None for a plain one.
     """
 
-    consumer: Callable[[], Consumer]
-    producer: Callable[[], Producer]
+    process: Process
+    consumer: Callable[[str], Consumer]
+    producer: Callable[[str | None], Producer]
     reader: Callable[[], ChangelogReader]
     admin: Admin
     state_dir: StateDir

@@ -4,16 +4,22 @@ The end is asked (READ_UNCOMMITTED) before reading begins, and reached by positi
 what the reader has come past (end-of-partition events included), is not below it. Never by the
 last record's offset: markers and compaction leave holes. The group is polled meanwhile by whoever
 calls ``step``; nothing here waits for longer than one poll.
+
+Stores that stand by are read in the same way, for ever, and only while none is being restored.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
-from streamcore.model import Fetched, Position, TaskId, TopicPartition
-from streamcore.runtime.ports import ChangelogReader
+from streamcore.errors import RetriableError
+from streamcore.model import Fetched, TaskId, TopicPartition
+from streamcore.runtime.changelogs import Span
+from streamcore.runtime.ports import Admin, ChangelogReader
+from streamcore.runtime.settings import WorkerSettings
 from streamcore.task import Task
 from streamcore.topology.nodes import StoreSpec
 
@@ -22,50 +28,43 @@ _log = structlog.get_logger("streamcore.restore")
 PROGRESS_MS = 10_000
 """How often a long restore says how far it has come."""
 
+ENDS_MS = 1_000
+"""How old the known end of a changelog may be, and how long asking for it may take."""
+
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """What a changelog partition holds: [earliest, end), in the topic of that id."""
+class Lag:
+    """How far a store has read its changelog, and where that ends."""
 
-    earliest: int
+    position: int
     end: int
-    topic_id: str
+
+    @property
+    def records(self) -> int:
+        return max(0, self.end - self.position)
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """Where a store starts to read; with a reason if it must be thrown away first."""
-
-    offset: int
-    discard: str | None = None
-
-
-def beginning(position: Position | None, span: Span) -> Beginning:
-    """Judge a store's position against its changelog.
-
-    >>> beginning(Position(7, "a"), Span(0, 9, "a"))
-    Beginning(offset=7, discard=None)
-    >>> beginning(Position(7, "a"), Span(0, 5, "a"))
-    Beginning(offset=0, discard='its position 7 lies beyond the end 5')
+class RestoreListener(Protocol):
+    """Is told of each store that a task must restore before it runs. Called between turns; what it
+    raises is logged, and the restore goes on.
     """
-    if position is None:
-        return Beginning(span.earliest)
-    if position.topic_id and span.topic_id and position.topic_id != span.topic_id:
-        return Beginning(span.earliest, "the topic was deleted and made anew")
-    if position.offset > span.end:
-        return Beginning(
-            span.earliest, f"its position {position.offset} lies beyond the end {span.end}"
-        )
-    if position.offset < span.earliest:
-        return Beginning(
-            span.earliest, f"records from its position {position.offset} on were deleted"
-        )
-    return Beginning(position.offset)
+
+    def restore_started(
+        self, task: TaskId, store: str, partition: TopicPartition, start: int, end: int
+    ) -> None: ...
+
+    def batch_restored(
+        self, task: TaskId, store: str, partition: TopicPartition, next_offset: int, rows: int
+    ) -> None: ...
+
+    def restore_ended(
+        self, task: TaskId, store: str, partition: TopicPartition, rows: int
+    ) -> None: ...
 
 
 @dataclass(slots=True)
 class _Reading:
-    """One store of one task on its way to the end of its changelog."""
+    """One store of one task on its way to the end of its changelog, or behind it for ever."""
 
     task: Task
     spec: StoreSpec
@@ -77,20 +76,49 @@ class _Reading:
     told_ms: int
     until_committed: bool
     rows: int = 0
+    read_bytes: int = 0
+
+    @property
+    def may_read(self) -> bool:
+        """False where what lies ahead must not be read: it is not consumed yet."""
+        return not self.until_committed or self.next_offset < self.end
+
+    @property
+    def lag(self) -> Lag:
+        return Lag(self.next_offset, self.end)
 
 
 class Restorer:
-    """All stores of a worker that are being restored, behind one reader."""
+    """All stores of a worker that are read from changelogs, behind one reader."""
 
-    def __init__(self, reader: ChangelogReader) -> None:
+    def __init__(
+        self,
+        reader: ChangelogReader,
+        admin: Admin,
+        settings: WorkerSettings,
+        listeners: Iterable[RestoreListener] = (),
+    ) -> None:
         self._reader = reader
+        self._admin = admin
+        self._ends_timeout_ms = min(ENDS_MS, settings.request_timeout_ms)
+        self._listeners = tuple(listeners)
         self._readings: dict[TopicPartition, _Reading] = {}
+        self._followings: dict[TopicPartition, _Reading] = {}
+        self._restored: dict[TopicPartition, _Reading] = {}  # of tasks that run, or are about to
         self._stale = False  # the reader is not yet assigned to what we want
+        self._now_ms = self._ends_ms = 0
         self.restored_rows = 0
+        self.followed_rows = 0
 
     @property
     def busy(self) -> bool:
+        """True while a store is restored for a task that is to run."""
         return bool(self._readings)
+
+    @property
+    def following(self) -> bool:
+        """True while there are stores that stand by."""
+        return bool(self._followings)
 
     def add(
         self,
@@ -100,86 +128,166 @@ class Restorer:
         now_ms: int,
     ) -> bool:
         """Take the task's changelogs in; True if there is nothing to read at all."""
-        for tp, state in task.changelogs().items():
-            start, span = starts[tp], spans[tp]
-            if start >= span.end:
+        for tp, reading in _readings(task, starts, spans, now_ms):
+            assert tp not in self._followings, f"{tp} is restored while a standby reads it"
+            if reading.next_offset >= reading.end:
+                self._restored[tp] = reading
                 continue
-            self._readings[tp] = _Reading(
-                task=task,
-                spec=state.spec,
-                next_offset=start,
-                end=span.end,
-                topic_id=span.topic_id,
-                first=start,
-                since_ms=now_ms,
-                told_ms=now_ms,
-                until_committed=state.until_committed,
-            )
+            self._readings[tp] = reading
             self._stale = True
             _log.info(
                 "restore begins",
                 task=str(task.id),
-                store=state.spec.name,
+                store=reading.spec.name,
                 changelog=str(tp),
-                offset=start,
-                end=span.end,
+                offset=reading.next_offset,
+                end=reading.end,
             )
+            self._call("restore_started", tp, reading, reading.next_offset, reading.end)
+        self._now_ms = now_ms
         return not self._of(task.id)
 
     def remove(self, tasks: Iterable[TaskId]) -> None:
-        """Forget what is being read for these tasks."""
+        """Forget what is being read, or was read, for these tasks."""
         gone = set(tasks)
-        for tp in [tp for tp, reading in self._readings.items() if reading.task.id in gone]:
-            del self._readings[tp]
-            self._stale = True
+        for readings in (self._readings, self._restored):
+            for tp in [tp for tp, reading in readings.items() if reading.task.id in gone]:
+                del readings[tp]
+                self._stale |= readings is self._readings
+
+    def rest(self) -> None:
+        """If there is nothing to read any more, have the reader fetch nothing."""
+        if not (self._readings or self._followings):
+            self._assign()
 
     def step(self, rows_max: int, timeout_ms: int, now_ms: int) -> list[TaskId]:
         """Read one batch into the stores; return the tasks that are at their ends now.
 
         :raises FetchPositionGoneError: if the log was cut off in front of us; the store must go.
         """
-        if not self._readings:
-            return []
-        if self._stale:
-            self._reader.assign({tp: r.next_offset for tp, r in self._readings.items()})
-            self._stale = False
+        self._now_ms = now_ms
+        active = self.busy
+        readings = self._readings or self._followings
+        self._assign()
         done: list[TopicPartition] = []
-        for fetched in self._reader.poll(rows_max, timeout_ms):
-            reading = self._readings.get(fetched.source)
+        for fetched in self._reader.poll(rows_max, timeout_ms) if readings else ():
+            reading = readings.get(fetched.source)
             if reading is None:
                 continue
-            if reading.until_committed:
-                fetched = _up_to(fetched, reading.end)  # noqa: PLW2901
-            if fetched.offsets:
-                rows = reading.task.restore(reading.spec.name, fetched, reading.topic_id)
-                reading.rows += rows
-                self.restored_rows += rows
-            reading.next_offset = fetched.next_offset
+            rows = self._apply(fetched, reading)
+            if not active:
+                self.followed_rows += rows
+                self._stale |= not reading.may_read
+                continue
+            self.restored_rows += rows
+            self._call("batch_restored", fetched.source, reading, reading.next_offset, rows)
             if reading.next_offset >= reading.end:
                 done.append(fetched.source)
             elif now_ms - reading.told_ms >= PROGRESS_MS:
-                self._tell("restoring", fetched.source, reading, now_ms)
-        return self._finished(done, now_ms)
+                self._tell("restoring", fetched.source, reading)
+        return self._finished(done)
 
     def reads(self, partition: TopicPartition) -> bool:
-        """Tell whether this partition is a changelog that is being read."""
+        """Tell whether this partition is a changelog that is being restored."""
         return partition in self._readings
 
     def reader_of(self, partition: TopicPartition) -> tuple[TaskId, StoreSpec]:
-        """Return the task and store that read this changelog partition."""
-        reading = self._readings[partition]
+        """Return the task and store that read this changelog partition, standing by or not."""
+        reading = self._readings.get(partition) or self._followings[partition]
         return reading.task.id, reading.spec
 
     def close(self) -> None:
         self._readings.clear()
+        self._followings.clear()
+        self._restored.clear()
         self._reader.close()
 
-    def _finished(self, done: Iterable[TopicPartition], now_ms: int) -> list[TaskId]:
+    # -- standing by -------------------------------------------------------------------------
+
+    def follow(
+        self,
+        task: Task,
+        starts: Mapping[TopicPartition, int],
+        spans: Mapping[TopicPartition, Span],
+        now_ms: int,
+    ) -> None:
+        """Read the task's changelogs from now on, whenever nothing is restored."""
+        for tp, reading in _readings(task, starts, spans, now_ms):
+            assert tp not in self._readings, f"{tp} is followed while it is restored"
+            self._followings[tp] = reading
+            self._stale = True
+        self._now_ms = now_ms
+
+    def unfollow(self, task: TaskId) -> None:
+        """Stop reading for this task."""
+        for tp in [tp for tp, reading in self._followings.items() if reading.task.id == task]:
+            del self._followings[tp]
+            self._stale = True
+
+    def follows(self, partition: TopicPartition) -> bool:
+        """Tell whether this partition is a changelog that a standby reads."""
+        return partition in self._followings
+
+    def may_follow_to(self, partition: TopicPartition, offset: int) -> None:
+        """A standby table over its own source may read as far as the group has consumed it."""
+        reading = self._followings.get(partition)
+        if reading is not None and reading.until_committed and offset > reading.end:
+            self._stale |= not reading.may_read
+            reading.end = offset
+
+    def lags(self) -> dict[tuple[str, int], Lag]:
+        """Return how far each store is, by its name and partition; those of tasks that run are at
+        their ends. The ends that standbys see are asked anew, once a second at most.
+        """
+        self._ask_ends()
+        found = {
+            (reading.spec.name, tp.partition): reading.lag
+            for readings in (self._readings, self._followings)
+            for tp, reading in readings.items()
+        }
+        for tp, reading in self._restored.items():
+            found[reading.spec.name, tp.partition] = Lag(reading.end, reading.end)
+        return found
+
+    def _ask_ends(self) -> None:
+        logs = [tp for tp, reading in self._followings.items() if not reading.until_committed]
+        if not logs or 0 <= self._now_ms - self._ends_ms < ENDS_MS:
+            return
+        self._ends_ms = self._now_ms
+        try:
+            ends = self._admin.offsets(logs, "latest", self._ends_timeout_ms)
+        except RetriableError:
+            return  # the old ones tell more than nothing
+        for tp, end in ends.items():
+            self._followings[tp].end = end
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _assign(self) -> None:
+        """Have the reader read what is wanted now; what is restored comes first, and alone."""
+        if self._stale:
+            readings = self._readings or self._followings
+            self._reader.assign({tp: r.next_offset for tp, r in readings.items() if r.may_read})
+            self._stale = False
+
+    def _apply(self, fetched: Fetched, reading: _Reading) -> int:
+        if reading.until_committed:
+            fetched = _up_to(fetched, reading.end)
+        rows = 0
+        if fetched.next_offset > reading.next_offset:  # markers alone move the position, too
+            rows = reading.task.restore(reading.spec.name, fetched, reading.topic_id)
+            reading.rows += rows
+            reading.read_bytes += _bytes(fetched.keys) + _bytes(fetched.values)
+        reading.next_offset = fetched.next_offset
+        return rows
+
+    def _finished(self, done: Iterable[TopicPartition]) -> list[TaskId]:
         complete: list[TaskId] = []
         for tp in done:
-            reading = self._readings.pop(tp)
+            reading = self._restored[tp] = self._readings.pop(tp)
             self._stale = True
-            self._tell("restore ends", tp, reading, now_ms)
+            self._tell("restore ends", tp, reading)
+            self._call("restore_ended", tp, reading, reading.rows)
             if not self._of(reading.task.id):
                 complete.append(reading.task.id)
         return complete
@@ -187,18 +295,56 @@ class Restorer:
     def _of(self, task: TaskId) -> list[TopicPartition]:
         return [tp for tp, reading in self._readings.items() if reading.task.id == task]
 
-    def _tell(self, event: str, tp: TopicPartition, reading: _Reading, now_ms: int) -> None:
-        reading.told_ms = now_ms
-        took_ms = max(1, now_ms - reading.since_ms)
+    def _tell(self, event: str, tp: TopicPartition, reading: _Reading) -> None:
+        reading.told_ms = self._now_ms
+        took_ms = max(1, self._now_ms - reading.since_ms)
+        done = max(1, reading.next_offset - reading.first)
+        left = max(0, reading.end - reading.next_offset)
         _log.info(
             event,
             task=str(reading.task.id),
             store=reading.spec.name,
             changelog=str(tp),
             records=reading.rows,
-            percent=100 * (reading.next_offset - reading.first) // (reading.end - reading.first),
+            bytes=reading.read_bytes,
+            percent=100 * done // (done + left),
             records_per_s=reading.rows * 1000 // took_ms,
+            eta_s=left * took_ms // (done * 1000),
         )
+
+    def _call(self, name: str, tp: TopicPartition, reading: _Reading, *facts: int) -> None:
+        for listener in self._listeners:
+            try:
+                getattr(listener, name)(reading.task.id, reading.spec.name, tp, *facts)
+            except Exception as error:
+                _log.exception("a restore listener failed", call=name, reason=str(error))
+
+
+def _readings(
+    task: Task,
+    starts: Mapping[TopicPartition, int],
+    spans: Mapping[TopicPartition, Span],
+    now_ms: int,
+) -> Iterator[tuple[TopicPartition, _Reading]]:
+    for tp, state in task.changelogs().items():
+        yield (
+            tp,
+            _Reading(
+                task=task,
+                spec=state.spec,
+                next_offset=starts[tp],
+                end=spans[tp].end,
+                topic_id=spans[tp].topic_id,
+                first=starts[tp],
+                since_ms=now_ms,
+                told_ms=now_ms,
+                until_committed=state.until_committed,
+            ),
+        )
+
+
+def _bytes(column: Sequence[bytes | None]) -> int:
+    return sum(map(len, filter(None, column)))
 
 
 def _up_to(fetched: Fetched, end: int) -> Fetched:

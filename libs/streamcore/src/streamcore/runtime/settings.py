@@ -18,6 +18,11 @@ class WorkerSettings:
     commit_interval_ms: int = 1_000
     cache_max_bytes: int = 32 * 1024 * 1024
     offset_reset: str = "earliest"
+    missing_records: Literal["stop", "continue"] = "stop"
+    session_timeout_ms: int = 10_000
+    num_standby_replicas: int = 0
+    acceptable_recovery_lag: int = 10_000
+    warmup_max_ms: int = 600_000
     production_error: Policy = "stop"
     replication_factor: int = -1
     repartition_purge_interval_ms: int = 30_000

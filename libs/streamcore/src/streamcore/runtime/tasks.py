@@ -1,13 +1,11 @@
 """Tasks: those that this worker should have, and how far each of them has come.
 
-The group gives partitions; a task owns the partitions of its number. What is wanted and not there
-is made: offsets read anew from the broker, engines opened, changelog tails read, then it runs. A
-rebuild is nothing but dropping a task that is still wanted. Engines belong to this module: they
-stay open over a rebuild and over a rebalance that brings the task back.
+What is wanted and not there is made: offsets read anew from the broker, engines opened, changelog
+tails read, then it runs. A rebuild is nothing but dropping a task that is still wanted. Engines
+stay open over a rebuild and over a rebalance; the worker says which of them are given up.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
 
 import structlog
 
@@ -22,58 +20,16 @@ from streamcore.errors import (
 )
 from streamcore.model import OffsetAndMetadata, TaskId, TopicPartition
 from streamcore.runtime.backoff import Backoff
+from streamcore.runtime.beginnings import Beginnings, listed
+from streamcore.runtime.blueprint import Blueprint
+from streamcore.runtime.building import Builder, Prepared
 from streamcore.runtime.engines import Engines
 from streamcore.runtime.ports import Admin, Consumer
-from streamcore.runtime.restore import Restorer, Span, beginning
-from streamcore.runtime.settings import WorkerSettings
+from streamcore.runtime.restore import Restorer
 from streamcore.runtime.troubles import Troubles
-from streamcore.task import Task, build_task
-from streamcore.topology.graph import Partitions, SubTopology, Topology
-from streamcore.topology.naming import Names
+from streamcore.task import Task
 
 _log = structlog.get_logger("streamcore.tasks")
-
-
-@dataclass(frozen=True, slots=True)
-class Blueprint:
-    """What every task of an application is built from."""
-
-    topology: Topology
-    names: Names
-    counts: Partitions
-    settings: WorkerSettings
-
-    def inputs(self, sub_topology: SubTopology) -> tuple[str, ...]:
-        """Return the topics that a sub-topology reads, by their names on the broker."""
-        return (
-            *(self.names.topic(topic) for topic in sub_topology.source_topics),
-            *(self.names.internal(topic) for topic in sub_topology.repartition_sources),
-        )
-
-    def readers(self) -> dict[str, SubTopology]:
-        """Return who reads each topic."""
-        return {
-            topic: sub_topology
-            for sub_topology in self.topology.sub_topologies
-            for topic in self.inputs(sub_topology)
-        }
-
-    def offset_resets(self) -> dict[str, str]:
-        """Return where each topic begins without a committed offset: earliest, latest or error.
-
-        Internal topics always begin at the earliest: whatever is in there, we wrote.
-        """
-        resets: dict[str, str] = {}
-        for sub_topology in self.topology.sub_topologies:
-            for source in sub_topology.sources:
-                for topic in source.topics:
-                    if source.internal:
-                        resets[self.names.internal(topic)] = "earliest"
-                    else:
-                        resets[self.names.topic(topic)] = (
-                            source.offset_reset or self.settings.offset_reset
-                        )
-        return resets
 
 
 class Tasks:
@@ -85,20 +41,19 @@ class Tasks:
         self._blueprint = blueprint
         self._engines = engines
         self._restorer = restorer
-        self._admin = admin
-        self._readers = blueprint.readers()
-        self._resets = blueprint.offset_resets()
+        self._builder = Builder(blueprint, engines, admin)
+        self._beginnings = Beginnings(blueprint, admin)
         self._troubles = Troubles()
         self._wanted: dict[TaskId, tuple[TopicPartition, ...]] = {}
         self._built: dict[TaskId, Task] = {}  # restoring, or restored and not yet started
         self._restored: set[TaskId] = set()  # the latter
         self._begins: dict[TaskId, dict[TopicPartition, OffsetAndMetadata]] = {}
-        self._gone: set[TopicPartition] = set()  # begin by the reset policy until they commit
         self._backoff = Backoff()
         self.running: dict[TaskId, Task] = {}
         self.by_partition: dict[TopicPartition, Task] = {}  # the running one that reads it
         self.positions: dict[TopicPartition, int] = {}  # next offset to fetch, of all we read
-        self.topic_ids: dict[str, str] = {}
+        self.topic_ids = self._builder.topic_ids
+        self._intact: frozenset[TaskId] = frozenset()  # ended by a transaction of ours, committed
         self.must_assign = False  # the consumer reads something else than ``positions``
 
     # -- what the group says -----------------------------------------------------------------
@@ -117,22 +72,31 @@ class Tasks:
         """True when every task that we should have exists: it runs, or is being restored."""
         return len(self.running) + len(self._built) == len(self._wanted)
 
-    def want(self, shares: Sequence[TopicPartition]) -> None:
-        """Take note of a new generation's share; no task of the one before may be left."""
+    def want(self, tasks: Mapping[TaskId, tuple[TopicPartition, ...]]) -> None:
+        """Have these tasks from now on, with these inputs; none of before may be left.
+
+        :raises TopicError: if a task would not read all that it must.
+        """
         assert not self.running, "tasks of the old generation are still there"
         assert not self._built, "tasks of the old generation are still there"
-        wanted: dict[TaskId, list[TopicPartition]] = {}
-        for tp in shares:
-            wanted.setdefault(TaskId(self._readers[tp.topic].id, tp.partition), []).append(tp)
-        self._wanted = {task: tuple(parts) for task, parts in sorted(wanted.items())}
+        every = self._blueprint.tasks()
+        for task, inputs in tasks.items():
+            if set(inputs) != set(every[task]):
+                raise TopicError(
+                    f"task {task} reads {listed(every[task])}, but this member is to read only "
+                    f"{listed(inputs)}: topics read together need equal partition counts"
+                )
+        self._wanted = dict(sorted(tasks.items()))
+        self._intact &= self._wanted.keys()
         self._troubles.keep_only(self._wanted)
-        self._engines.keep_only(self._wanted)
-        self._gone.clear()
+        self._beginnings.forget()
         self._backoff = Backoff()
 
     def drop(self, *, clean: bool) -> None:
         """Close all tasks and want none. ``clean``: what they did is committed."""
         self._wanted = {}
+        exactly_once = self._blueprint.settings.exactly_once
+        self._intact = frozenset(self.running) if clean and exactly_once else frozenset()
         self.rebuild([*self.running, *self._built], clean=clean)
 
     def rebuild(self, tasks: Iterable[TaskId], *, clean: bool = False) -> None:
@@ -168,53 +132,37 @@ class Tasks:
         committed holds again.
         """
         self._troubles.relieve(committed)
-        self._gone -= committed.keys()
+        self._beginnings.committed(committed)
 
     def reset(self, gone: FetchPositionGoneError) -> bool:
         """Let a partition begin by the reset policy, whatever is committed or kept in an external
         store: its log lost that. False where the policy is to stop.
-        """
-        partition = gone.partition
-        policy = self._resets[partition.topic]
-        if policy == "error":
-            return False
-        _log.warning(
-            "the log does not hold the position where reading should go on",
-            partition=str(partition),
-            position=gone.offset,
-            log_holds=self._holds(partition),
-            begins_at=policy,
-        )
-        self._gone.add(partition)
-        return True
 
-    def _holds(self, partition: TopicPartition) -> str:
-        timeout_ms = self._blueprint.settings.request_timeout_ms
-        try:
-            earliest, latest = (
-                self._admin.offsets([partition], where, timeout_ms)[partition]
-                for where in ("earliest", "latest")
-            )
-        except RetriableError:
-            return "unknown"
-        return f"offsets {earliest} to {latest}"
+        :raises MissingRecordsError: if the task's state does not hold what is gone.
+        """
+        return self._beginnings.lost(gone)
 
     # -- making tasks ------------------------------------------------------------------------
 
-    def advance(self, consumer: Consumer, now_ms: int) -> bool:
-        """Make what is wanted and missing, start what is restored; True if the consumer was
-        assigned anew.
+    def advance(
+        self, consumer: Consumer, now_ms: int, held: Collection[TaskId] = frozenset()
+    ) -> bool:
+        """Make what is wanted and missing but for those that are ``held``, start what is restored;
+        True if the consumer was assigned anew.
 
         What the world does not answer in time is tried again in a later turn, later and later.
         """
         if not self._backoff.holds(now_ms) and (self._restored or not self.settled):
             try:
-                self._make(consumer, now_ms)
+                self._make(consumer, now_ms, held)
                 self._start(now_ms)
             except (RetriableError, StateDirLockedError) as error:
                 self._backoff.failed(str(error), now_ms)
             else:
                 self._backoff.succeeded()
+        self._restorer.rest()
+        self._engines.stamp(self.running, now_ms)
+        self._engines.clean_up(now_ms)
         if not self.must_assign:
             return False
         consumer.assign(self.positions)
@@ -223,6 +171,8 @@ class Tasks:
 
     def restore(self, rows_max: int, timeout_ms: int, now_ms: int) -> None:
         """Read one batch of the changelogs; what is at its end starts in the next ``advance``."""
+        if not self._restorer.busy:
+            return
         try:
             self._restored.update(self._restorer.step(rows_max, timeout_ms, now_ms))
         except FetchPositionGoneError as error:
@@ -243,133 +193,28 @@ class Tasks:
                 self.rebuild(list(self._built))
             raise
 
-    def _make(self, consumer: Consumer, now_ms: int) -> None:
-        missing = [
-            task for task in self._wanted if task not in self.running and task not in self._built
-        ]
+    def _make(self, consumer: Consumer, now_ms: int, held: Collection[TaskId]) -> None:
+        there = {*self.running, *self._built, *held}
+        missing = [task for task in self._wanted if task not in there]
         if not missing:
             return
         timeout_ms = self._blueprint.settings.request_timeout_ms
         inputs = [tp for task in missing for tp in self._wanted[task]]
         committed = consumer.committed(inputs, timeout_ms)
-        begins = self._begin_at(committed, timeout_ms)
-        locked: StateDirLockedError | None = None
-        built: list[Task] = []
-        try:
-            for task_id in missing:
-                try:
-                    built.append(self._build(task_id, committed))
-                except StateDirLockedError as error:
-                    locked = error
-            self._begin_restore(built, committed, now_ms)
-        except BaseException:
-            for task in built:
-                task.close(clean=False)
-            raise
-        for task in built:
+        begins = self._beginnings.find(missing, committed, consumer)
+        prepared, locked = self._builder.prepare(missing, committed, timeout_ms, now_ms)
+        for made in prepared:
+            task = made.task
+            for (tp, offset), error in self._troubles.rows(task.id).items():
+                task.poison(tp, offset, error)
+            self._built[task.id] = task
             self._begins[task.id] = {tp: begins[tp] for tp in task.inputs}
+            starts = _behind_markers(made) if task.id in self._intact else made.starts
+            if self._restorer.add(task, starts, made.spans, now_ms):
+                self._restored.add(task.id)
+        self._intact = frozenset()
         if locked is not None:
             raise locked
-
-    def _begin_at(
-        self, committed: Mapping[TopicPartition, OffsetAndMetadata | None], timeout_ms: int
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return where each partition begins: committed, or what the reset policy says."""
-        begins = {tp: at for tp, at in committed.items() if at is not None and tp not in self._gone}
-        fresh: dict[str, list[TopicPartition]] = {}
-        for tp in committed.keys() - begins.keys():
-            fresh.setdefault(self._resets[tp.topic], []).append(tp)
-        for where, partitions in fresh.items():
-            if where == "error":
-                raise TopicError(
-                    f"no offset is committed for {_listed(partitions)}, and auto_offset_reset is "
-                    "'error'"
-                )
-            offsets = self._admin.offsets(partitions, where, timeout_ms)
-            for tp in partitions:
-                at = committed[tp]  # of a log that lost that offset: its clocks still hold
-                begins[tp] = OffsetAndMetadata(offsets[tp], "" if at is None else at.metadata)
-        return begins
-
-    def _build(
-        self, task_id: TaskId, committed: Mapping[TopicPartition, OffsetAndMetadata | None]
-    ) -> Task:
-        plan = self._blueprint
-        sub_topology = plan.topology.sub_topologies[task_id.sub_topology]
-        engines = self._engines.of(task_id, sub_topology.stores)
-        task = build_task(
-            plan.topology,
-            sub_topology,
-            task_id,
-            plan.names,
-            plan.counts,
-            engines,
-            replace(plan.settings.task, commit_interval_ms=plan.settings.commit_interval_ms),
-        )
-        shares = self._wanted[task_id]
-        if set(task.inputs) != set(shares):
-            task.close(clean=False)
-            raise TopicError(
-                f"task {task_id} reads {_listed(task.inputs)}, but the group gave this member "
-                f"only {_listed(shares)} of them: topics read together need equal partition counts"
-            )
-        task.restored_watermarks({tp: committed[tp] for tp in task.inputs})
-        for (tp, offset), error in self._troubles.rows(task_id).items():
-            task.poison(tp, offset, error)
-        return task
-
-    def _begin_restore(
-        self,
-        tasks: list[Task],
-        committed: Mapping[TopicPartition, OffsetAndMetadata | None],
-        now_ms: int,
-    ) -> None:
-        """Ask the changelogs' ends, throw away stores that do not fit them, begin to read."""
-        spans = self._spans(tasks, committed)
-        for i, built in enumerate(tasks):
-            starts, unfit = {}, []
-            for tp, state in built.changelogs().items():
-                begin = beginning(state.position, spans[tp])
-                starts[tp] = begin.offset
-                if begin.discard is not None:
-                    unfit.append(state.spec)
-                    _log.warning(
-                        "the local store does not fit its changelog and is rebuilt",
-                        task=str(built.id),
-                        store=state.spec.name,
-                        changelog=str(tp),
-                        reason=begin.discard,
-                    )
-            if unfit:
-                built.close(clean=False)
-                for spec in unfit:
-                    self._engines.discard(built.id, spec)
-                tasks[i] = self._build(built.id, committed)
-            if self._restorer.add(tasks[i], starts, spans, now_ms):
-                self._restored.add(built.id)
-        for task in tasks:
-            self._built[task.id] = task
-
-    def _spans(
-        self,
-        tasks: Iterable[Task],
-        committed: Mapping[TopicPartition, OffsetAndMetadata | None],
-    ) -> dict[TopicPartition, Span]:
-        timeout_ms = self._blueprint.settings.request_timeout_ms
-        tasks = tuple(tasks)
-        logs = [tp for task in tasks for tp in task.changelogs()]
-        topics = {tp.topic for tp in logs} | {tp.topic for task in tasks for tp in task.inputs}
-        self.topic_ids.update(self._admin.topic_ids(topics, timeout_ms))
-        if not logs:
-            return {}
-        ends = self._admin.offsets(logs, "latest", timeout_ms)
-        earliest = self._admin.offsets(logs, "earliest", timeout_ms)
-        for task in tasks:
-            for tp, state in task.changelogs().items():
-                if state.until_committed:  # a table over its own source: no further than consumed
-                    at = committed.get(tp)
-                    ends[tp] = earliest[tp] if at is None else min(ends[tp], at.offset)
-        return {tp: Span(earliest[tp], ends[tp], self.topic_ids.get(tp.topic, "")) for tp in logs}
 
     def _start(self, now_ms: int) -> None:
         for task_id in sorted(self._restored):
@@ -377,7 +222,7 @@ class Tasks:
             begins = self._begins[task_id]
             ids = {tp: self.topic_ids.get(tp.topic, "") for tp in task.inputs}
             for tp, offset in task.external_positions(ids).items():
-                if tp not in self._gone:
+                if tp not in self._beginnings.gone:
                     begins[tp] = OffsetAndMetadata(offset, begins[tp].metadata)
             task.start(begins, now_ms)
             self._restored.remove(task_id)
@@ -387,8 +232,17 @@ class Tasks:
                 self.by_partition[tp] = task
                 self.positions[tp] = begins[tp].offset
             self.must_assign = True
-            _log.info("task runs", task=str(task_id), inputs=_listed(task.inputs))
+            _log.info("task runs", task=str(task_id), inputs=listed(task.inputs))
 
 
-def _listed(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(map(str, partitions)) or "nothing"
+def _behind_markers(made: Prepared) -> dict[TopicPartition, int]:
+    """Return where the stores of a task begin to read whose last commit was our own transaction.
+
+    Its position was asked in front of that commit's marker. A log with one more entry holds
+    nothing but this marker: whatever else was committed would have brought one of its own.
+    """
+    return {
+        tp: span.end if start == span.end - 1 else start
+        for tp, start in made.starts.items()
+        for span in [made.spans[tp]]
+    }

@@ -6,26 +6,28 @@ when it is time, and reads a batch of the changelogs that are being restored. Ev
 of a turn in one place and are met by what they say themselves: ``Recovery``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import structlog
 
 from streamcore.errors import ProcessingError, RecordError, Recovery, StreamsError
 from streamcore.model import Fetched, TopicPartition
+from streamcore.runtime.blueprint import Blueprint
 from streamcore.runtime.commit import Committer
 from streamcore.runtime.deadline import Deadline
 from streamcore.runtime.engines import Engines
 from streamcore.runtime.last_commit import commit_at_last
 from streamcore.runtime.lifecycle import Lifecycle, StateListener, WorkerState
-from streamcore.runtime.metrics import Metrics
+from streamcore.runtime.member import Member
+from streamcore.runtime.membership import Plan
 from streamcore.runtime.outbound import Outbound
 from streamcore.runtime.ports import World
-from streamcore.runtime.rebalance import Callbacks
 from streamcore.runtime.recovery import Recoverer
-from streamcore.runtime.restore import Restorer
+from streamcore.runtime.report import Report
+from streamcore.runtime.restore import Lag, RestoreListener, Restorer
 from streamcore.runtime.settings import WorkerSettings
-from streamcore.runtime.task_metrics import TaskMetrics
-from streamcore.runtime.tasks import Blueprint, Tasks
+from streamcore.runtime.standby import Standbys
+from streamcore.runtime.tasks import Tasks
 from streamcore.runtime.topics import Topics
 from streamcore.runtime.upkeep import Upkeep
 from streamcore.task import Task
@@ -37,6 +39,9 @@ _log = structlog.get_logger("streamcore.worker")
 WAIT_MS = 50
 """One poll while something else is waited for."""
 
+QUICK_MS = 10
+"""One poll while the group's answer, or the end of a changelog, is all that is missing."""
+
 ROW_BY_ROW = 500
 """Rows of a task in trouble that one turn takes, one at a time."""
 
@@ -47,6 +52,7 @@ def create_worker(
     settings: WorkerSettings,
     world: World,
     listeners: Iterable[StateListener] = (),
+    restore_listeners: Iterable[RestoreListener] = (),
 ) -> "Worker":
     """Check the topics, create what is missing of our own, and return a worker that fits them.
 
@@ -55,7 +61,7 @@ def create_worker(
     """
     topics = Topics(topology, names, world.admin, settings)
     blueprint = Blueprint(topology, names, topics.prepare(), settings)
-    return Worker(blueprint, topics, world, listeners)
+    return Worker(blueprint, topics, world, listeners, restore_listeners)
 
 
 class Worker:
@@ -67,6 +73,7 @@ class Worker:
         topics: Topics,
         world: World,
         listeners: Iterable[StateListener] = (),
+        restore_listeners: Iterable[RestoreListener] = (),
     ) -> None:
         settings = blueprint.settings
         self._blueprint = blueprint
@@ -75,23 +82,27 @@ class Worker:
         self._topics = topics
         self._lifecycle = Lifecycle(listeners)
         self._engines = Engines(world.state_dir)
-        self._restorer = Restorer(world.reader())
+        self._restorer = Restorer(world.reader(), world.admin, settings, restore_listeners)
         self._tasks = Tasks(blueprint, self._engines, self._restorer, world.admin)
+        self._standbys = Standbys(blueprint, self._engines, self._restorer, world.admin)
+        self._member = Member(
+            blueprint, world, self._standbys, self._commit_and_drop, self._drop_lost
+        )
+        transactional_id = self._member.membership.transactional_id
         self._outbound = Outbound(
-            world.producer,
+            lambda: world.producer(transactional_id),
             world.clock,
             transactional=settings.exactly_once,
             production_error=settings.production_error,
             dead_letter_topic=settings.task.dead_letter_topic,
         )
         self._committer = Committer(self._outbound, world.admin, settings, self._tasks.topic_ids)
-        self._consumer = world.consumer()
-        self._callbacks = self._listener()
+        self._plan: Plan | None = None  # decided, and not yet begun
         self._paused: set[TopicPartition] = set()
         self._busy = False
         self._last_commit_ms = 0
-        self.metrics = Metrics()
-        self._task_metrics = TaskMetrics(self.metrics)
+        self._report = Report(self._tasks, self._committer, self._outbound, self._restorer)
+        self.metrics = self._report.metrics
         self._recovery = Recoverer(
             self._tasks, self._committer, self._outbound, self.metrics, settings, world.clock
         )
@@ -101,18 +112,23 @@ class Worker:
     def state(self) -> WorkerState:
         return self._lifecycle.state
 
+    @property
+    def store_lags(self) -> Mapping[str, Mapping[int, Lag]]:
+        """How far each local store is behind its changelog: store -> partition -> lag."""
+        return self._report.store_lags
+
     # -- life --------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> None:
-        """Join the group.
+        """Come to the group; the turns do the rest.
 
         :raises RetriableError: if the cluster did not answer; call again.
         """
         self._outbound.open(self._settings.request_timeout_ms)
         self._last_commit_ms = now_ms
         self._upkeep.begin(now_ms)
-        self._subscribe()
-        self._lifecycle.move(WorkerState.REBALANCING)
+        self._member.come(now_ms)
+        self._lifecycle.move(WorkerState.WARMING_UP)
 
     def turn(self, now_ms: int) -> int:
         """Do what there is to do; return how many records were processed.
@@ -122,7 +138,7 @@ class Worker:
         try:
             return self._turn(now_ms)
         except StreamsError as error:
-            self._publish()  # before tasks that are rebuilt take their counts along
+            self._report.publish()  # before tasks that are rebuilt take their counts along
             try:
                 self._recovery.meet(error, self._rejoin)
             except StreamsError:
@@ -130,13 +146,14 @@ class Worker:
                 raise
             return 0
 
-    def stop(self, now_ms: int) -> bool:
+    def stop(self, now_ms: int, budget_ms: int | None = None) -> bool:
         """Commit what is processed and leave the group; True if the commit is durable.
 
-        Takes no new records, and waits no longer than ``stop_budget_ms``.
+        Takes no new records, and waits no longer than ``budget_ms`` (default: ``stop_budget_ms``).
         """
         self._lifecycle.move(WorkerState.PENDING_SHUTDOWN)
-        clean = self._last_commit(now_ms)
+        default_ms = self._settings.stop_budget_ms
+        clean = self._last_commit(now_ms, default_ms if budget_ms is None else budget_ms)
         self._end_generation(clean=clean)
         self.close()
         return clean
@@ -148,8 +165,8 @@ class Worker:
         if self.state not in (WorkerState.PENDING_SHUTDOWN, WorkerState.ERROR):
             self._lifecycle.move(WorkerState.PENDING_SHUTDOWN)
         self._end_generation(clean=False)
-        self._callbacks.go_deaf()
-        self._consumer.close()
+        self._member.close()
+        self._standbys.drop()
         self._restorer.close()
         self._outbound.discard()
         self._engines.close()
@@ -164,8 +181,9 @@ class Worker:
         if not held:
             self._take_over(now_ms)
         self._pause(everything=held or self._outbound.blocked)
-        fetched = self._consumer.poll(self._settings.poll_rows_max, self._wait_ms(held=held))
-        self._raise_from_callbacks()
+        wait_ms = self._wait_ms(held=held)
+        fetched = self._member.consumer.poll(self._settings.poll_rows_max, wait_ms)
+        self._member.raise_from_callbacks()
         self._feed(fetched)
         if held:
             return 0
@@ -174,31 +192,51 @@ class Worker:
         rows = 0 if self._outbound.blocked else self._process(now_ms)
         self._busy = rows > 0
         committed = self._commit_if_due(now_ms)
-        if self._restorer.busy:
-            wait_ms = 0 if self._busy else self._settings.poll_idle_ms
-            self._tasks.restore(self._settings.restore_rows_max, wait_ms, now_ms)
+        self._restore(now_ms)
+        self._report.read_lags(now_ms)
         self._upkeep.do(now_ms)
         if committed:  # until then a turn that merely read something proves nothing
             backoff.succeeded()
         return rows
 
     def _take_over(self, now_ms: int) -> None:
-        """Make the tasks that the group wants here, as far as they are missing."""
+        """Make the tasks that are ours in this generation, as far as they are missing."""
         self._outbound.open(self._settings.request_timeout_ms)
-        if self._callbacks.assigned is not None:
-            self._topics.recheck()
-            self._committer.group_metadata = self._callbacks.group_metadata
-            self._tasks.want(self._callbacks.take())
-            self._task_metrics.forget_others(self._tasks.wanted)
-            self.metrics.add("streamcore_rebalances_total", 1)
-        if self._tasks.advance(self._consumer, now_ms):
+        self._plan = self._member.advance(now_ms) or self._plan
+        if self._plan is not None:
+            self._begin_generation(self._plan)
+            self._plan = None
+        membership, consumer = self._member.membership, self._member.consumer
+        membership.orphans.end(now_ms)
+        if self._tasks.advance(consumer, now_ms, membership.orphans.tasks):
             self._paused.clear()
-        if not (self._callbacks.joined and self._tasks.settled):
+        if self._member.is_guest:
+            self._lifecycle.move(WorkerState.WARMING_UP)
+        elif not (self._member.settled and self._tasks.settled):
             self._lifecycle.move(WorkerState.REBALANCING)
-        elif self._tasks.all_run:
-            self._lifecycle.move(WorkerState.RUNNING)
         else:
-            self._lifecycle.move(WorkerState.RESTORING)
+            membership.publish(consumer, now_ms)
+            self._standbys.advance(consumer, now_ms)
+            done = self._tasks.all_run
+            self._lifecycle.move(WorkerState.RUNNING if done else WorkerState.RESTORING)
+
+    def _begin_generation(self, plan: Plan) -> None:
+        self._topics.recheck()
+        self._committer.group_metadata = self._member.group_metadata
+        inputs = self._blueprint.tasks()
+        self._tasks.want({task: inputs[task] for task in sorted(plan.active)})
+        self._standbys.want(plan.standby)
+        self._engines.keep_only(plan.active | plan.standby)
+        self._report.begin_generation()
+
+    def _restore(self, now_ms: int) -> None:
+        """Read a batch of the changelogs; it may wait only if nothing else could be done."""
+        busy, following = self._restorer.busy, self._restorer.following
+        if busy or following:
+            alone = (busy or self._member.is_guest) and not self._busy
+            wait_ms = QUICK_MS if alone else 0
+            read = self._tasks.restore if busy else self._standbys.restore
+            read(self._settings.restore_rows_max, wait_ms, now_ms)
 
     def _pause(self, *, everything: bool) -> None:
         """Pause the inputs that would only fill memory. Each change costs a fetch."""
@@ -208,16 +246,18 @@ class Worker:
         if wanted == self._paused:
             return
         if more := wanted - self._paused:
-            self._consumer.pause(more)
+            self._member.consumer.pause(more)
         if less := (self._paused - wanted) & self._tasks.positions.keys():
-            self._consumer.resume(less)
+            self._member.consumer.resume(less)
         self._paused = wanted
 
     def _wait_ms(self, *, held: bool) -> int:
         if held or self._outbound.blocked:
             return WAIT_MS
-        if self._restorer.busy:
+        if self._restorer.busy or (self._member.is_guest and self._restorer.following):
             return 0
+        if not (self._member.settled or self._member.is_guest):
+            return QUICK_MS
         return self._settings.poll_busy_ms if self._busy else self._settings.poll_idle_ms
 
     def _feed(self, fetched: Iterable[Fetched]) -> None:
@@ -279,7 +319,7 @@ class Worker:
         try:
             done = self._committer.commit(
                 list(self._tasks.running.values()),
-                self._consumer,
+                self._member.consumer,
                 now_ms,
                 Deadline(clock, self._settings.commit_budget_ms),
                 self._wait,
@@ -296,43 +336,23 @@ class Worker:
             self._recovery.committed()
             self._tasks.relieve(self._committer.durable)
             self.metrics.add("streamcore_commit_ms_total", clock.now_ms() - began_ms)
-            self._publish()
+            self._report.publish()
         return done
 
     def _wait(self) -> None:
-        """Poll with everything paused, so that the group hears of us and we of it."""
+        """Poll with everything paused, so that we and the group hear of each other."""
         self._pause(everything=True)
-        self._feed(self._consumer.poll(self._settings.poll_rows_max, WAIT_MS))
-        self._raise_from_callbacks()
+        self._feed(self._member.consumer.poll(self._settings.poll_rows_max, WAIT_MS))
+        self._member.raise_from_callbacks()
 
-    def _last_commit(self, now_ms: int) -> bool:
+    def _last_commit(self, now_ms: int, budget_ms: int) -> bool:
         def attempt(deadline: Deadline) -> bool:
-            tasks = list(self._tasks.running.values())
-            return self._committer.commit(tasks, self._consumer, now_ms, deadline, self._wait)
+            tasks, consumer = list(self._tasks.running.values()), self._member.consumer
+            return self._committer.commit(tasks, consumer, now_ms, deadline, self._wait)
 
-        return commit_at_last(attempt, self._wait, self._world.clock, self._settings.stop_budget_ms)
-
-    def _write_markers(self) -> None:
-        """Write what follows a commit under at-least-once, before the next owner says more."""
-        try:
-            if self._outbound.flush(self._settings.markers_budget_ms):
-                return
-        except StreamsError as error:
-            _log.warning("what followed the last commit is not written", reason=str(error))
-        self._outbound.discard()
+        return commit_at_last(attempt, self._wait, self._world.clock, budget_ms)
 
     # -- callbacks ---------------------------------------------------------------------------
-
-    def _listener(self) -> Callbacks:
-        return Callbacks(
-            self._consumer,
-            self._commit_and_drop,
-            self._drop_lost,
-            needs_metadata=self._settings.exactly_once,
-        )
-
-    def _subscribe(self) -> None:
-        self._consumer.subscribe(sorted(self._blueprint.readers()), self._callbacks)
 
     def _commit_and_drop(self) -> None:
         """End the generation inside the revoke callback: committed, or abandoned."""
@@ -344,7 +364,7 @@ class Worker:
             else:
                 now_ms = self._world.clock.now_ms()
                 tasks = list(self._tasks.running.values())
-                clean = self._committer.commit(tasks, self._consumer, now_ms, deadline)
+                clean = self._committer.commit(tasks, self._member.consumer, now_ms, deadline)
         except StreamsError as error:
             _log.warning("the commit before a rebalance failed", reason=str(error))
             # A row that an external store refuses is met by policy, by the next owner.
@@ -354,10 +374,8 @@ class Worker:
             self._end_generation(clean=clean)
 
     def _drop_lost(self) -> None:
-        """Drop everything without a commit, and the producer with it.
-
-        Who was away that long finds coordinators and connections changed; a producer that had an
-        idle transaction id through a broker's restart was seen to wait for ever in its next one.
+        """Drop everything without a commit, and the producer with it: one that had an idle
+        transaction id through a broker's restart was seen to wait for ever in its next one.
         """
         self._end_generation(clean=False)
         self._outbound.discard()
@@ -365,34 +383,18 @@ class Worker:
     def _end_generation(self, *, clean: bool) -> None:
         """Have no tasks any more. ``clean``: all that they did is durable."""
         self._committer.forget()
+        self._member.membership.leave()
+        self._plan = None
         if clean:
-            self._write_markers()
+            self._outbound.write_rest(self._settings.markers_budget_ms)
         else:
             self._recovery.abandon_sends()
-        self._publish()
+        self._report.publish()
         self._tasks.drop(clean=clean)
         self._paused.clear()
 
-    def _raise_from_callbacks(self) -> None:
-        error, self._callbacks.error = self._callbacks.error, None
-        if error is not None:
-            raise error
-
     def _rejoin(self, error: StreamsError) -> None:
         """The group went on without us: drop everything, come back as a new member."""
-        _log.warning("no member of the group any more; joining anew", reason=str(error))
-        self._callbacks.go_deaf()
+        self._member.go_deaf()
         self._end_generation(clean=False)
-        self._consumer.close()
-        self._consumer = self._world.consumer()
-        self._callbacks = self._listener()
-        self._subscribe()
-
-    def _publish(self) -> None:
-        """Bring the metrics up to date; once a commit is often enough."""
-        metrics = self.metrics
-        self._task_metrics.publish(self._tasks.running)
-        metrics.set("streamcore_commits_total", self._committer.commits)
-        metrics.set("streamcore_rows_sent_total", self._outbound.sent_rows)
-        metrics.set("streamcore_rows_refused_total", self._outbound.refused)
-        metrics.set("streamcore_rows_restored_total", self._restorer.restored_rows)
+        self._member.come_back(error, self._world.clock.now_ms())

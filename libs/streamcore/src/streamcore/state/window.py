@@ -280,8 +280,8 @@ class WindowStore:
     ) -> int:
         """Apply changelog rows straight to the engine, with the position behind them.
 
-        Rows of windows that the watermark has closed for good are skipped. Returns the number of
-        rows applied.
+        Rows of windows that the watermark has closed for good are skipped, but not deletions of
+        what is here already. Returns the number of rows applied.
         """
         assert not self._overlay, "restore of a store that is in use"
         assert not self._pending, "restore of a store that is in use"
@@ -299,7 +299,12 @@ class WindowStore:
         closed_ms = watermark_ms - self.retention_ms
         if closed_ms >= 0 and keys:
             closed = pack_ms(closed_ms)
-            kept = [row for row in rows if row[0][:8] > closed]
+            here = set(map(pack_ms, self._starts)) if None in values else set()
+            kept = [
+                row
+                for row in rows
+                if row[0][:8] > closed or (row[1] is None and row[0][:8] in here)
+            ]
             applied = len(kept)
             newest = dict(kept)
         else:

@@ -13,6 +13,8 @@ process              RUNNING             runs buffered rows; the outbox grows
 punctuate            RUNNING             fires wall-clock timers
 drain                RUNNING             hands over the sends so far
 doubt_idleness       RUNNING             lets the idleness of inputs count from now again
+read_to_end          RUNNING             says which inputs seem to be read to their ends
+expect_more          RUNNING             hears that one of these has more
 cut                  RUNNING             empties overlays, lets time pass, names what to commit
 committed            RUNNING             writes what was cut into the stores
 close                any                 drops whatever is not committed; engines stay open
@@ -254,6 +256,14 @@ class Task:
         For when the broker has not answered: inputs were not silent then, they were not heard.
         """
         self._time.doubt_idleness(now_ms)
+
+    def read_to_end(self) -> dict[TopicPartition, int]:
+        """Return the inputs that seem to be read to their ends, and where those were."""
+        return {at: self._next[at] for at in self.inputs if self._buffers[at].caught_up}
+
+    def expect_more(self, partition: TopicPartition) -> None:
+        """An input has grown since it was read to its end: it is not idle, only not yet heard."""
+        self._buffers[partition].at_end = False
 
     # --- committing --------------------------------------------------------------------------
 

@@ -14,8 +14,10 @@ fatal for its producer. Time is a ``ManualClock``; faults are asked for by name 
 [(b'k', b'to', 5)]
 """
 
+from collections.abc import Collection
+
 from streamcore.model import Headers, TaskId
-from streamcore.runtime.ports import World
+from streamcore.runtime.ports import Process, World
 from streamcore.state.memory import MemoryEngine
 from streamcore.testing.cluster import Cluster
 from streamcore.testing.consumer import MemoryConsumer, MemoryReader
@@ -52,13 +54,15 @@ class InMemoryBroker(Cluster):
         self,
         group: str,
         *,
-        transactional_id: str | None = None,
+        slot: str = "a",
         state_dir: "MemoryStateDir | None" = None,
     ) -> World:
-        """Return the ports of one worker. Under exactly-once it has a transactional.id."""
+        """Return the ports of one worker; each call is a new process, in a slot of that name."""
+        self.processes += 1
         return World(
-            consumer=lambda: MemoryConsumer(self, self.group(group)),
-            producer=lambda: MemoryProducer(self, transactional_id),
+            process=Process(slot, f"r{self.processes}", self.clock.now_ms()),
+            consumer=lambda client_id: MemoryConsumer(self, self.group(group), client_id),
+            producer=lambda transactional_id: MemoryProducer(self, transactional_id),
             reader=lambda: MemoryReader(self),
             admin=MemoryAdmin(self),
             state_dir=state_dir or MemoryStateDir(),
@@ -81,6 +85,10 @@ class MemoryStateDir:
     def discard(self, task: TaskId, store: str) -> None:
         self._engines.pop((task, store), None)
         self.discarded.append((task, store))
+
+    def clean_up(self, keep: Collection[TaskId]) -> None:
+        for at in [at for at in self._engines if at[0] not in keep]:
+            del self._engines[at]
 
     def close(self) -> None:
         for engine in self._engines.values():

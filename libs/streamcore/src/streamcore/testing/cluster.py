@@ -40,12 +40,14 @@ class Cluster:
         self.faults = Faults()
         self.away = False
         self.late_markers = False
+        self.lingers = False  # producers hold rows back until they are flushed
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, Group] = {}
         self.epochs: dict[str, int] = {}
         self.transactions: dict[str, Transaction] = {}  # the open one of each transactional.id
         self._unwritten: list[Transaction] = []
         self._ids = 0
+        self.processes = 0
 
     # -- topics ------------------------------------------------------------------------------
 
@@ -55,8 +57,24 @@ class Cluster:
         """Create a topic; one that exists stays as it is."""
         if topic not in self.topics:
             self._ids += 1
-            logs = [PartitionLog() for _ in range(partitions)]
+            logs = [self.new_log() for _ in range(partitions)]
             self.topics[topic] = Topic(f"id-{self._ids}", logs, dict(settings or {}))
+
+    def new_log(self) -> PartitionLog:
+        """Make the log of one partition; a checker's cluster may want to see what is written."""
+        return PartitionLog()
+
+    def compact(self, topic: str) -> None:
+        """Compact a topic now, if its settings say that it is compacted at all."""
+        made = self.topics[topic]
+        if "compact" in made.settings.get("cleanup.policy", ""):
+            for log in made.partitions:
+                log.compact()
+
+    def retain(self, topic: str, oldest_ms: int) -> None:
+        """Delete the old records of a topic now, by its retention."""
+        for log in self.topics[topic].partitions:
+            log.retain(oldest_ms)
 
     def delete(self, topic: str) -> None:
         """Delete a topic with all it holds; a new one of that name gets another id."""
@@ -109,12 +127,37 @@ class Cluster:
 
     def write_markers(self) -> None:
         """Write the markers that are due, and settle the offsets that were sent with them."""
-        for transaction in self._unwritten:
-            for log in list(transaction.unmarked):
-                log.mark(transaction, self.clock.now_ms())
-            for group in self.groups.values():
-                group.settle(transaction)
-        self._unwritten.clear()
+        while self._unwritten:
+            self.write_marker(0)
+
+    def complete(self, transactional_id: str) -> None:
+        """Write all markers of a producer's last transaction: it can begin no other before."""
+        for transaction in list(self._unwritten):
+            if transaction.producer == transactional_id:
+                for log in list(transaction.unmarked):
+                    log.mark(transaction, self.clock.now_ms())
+                for group in self.groups.values():
+                    group.settle(transaction)
+                self._unwritten.remove(transaction)
+
+    def write_marker(self, which: int) -> None:
+        """Write one of the markers that are due, each partition's and group's on its own."""
+        due: list[tuple[Transaction, PartitionLog | Group]] = []
+        for ended in self._unwritten:
+            due += [(ended, log) for log in ended.unmarked]
+            due += [(ended, group) for group in self.groups.values() if ended in group.pending]
+        if due:
+            transaction, place = due[which % len(due)]
+            if isinstance(place, Group):
+                place.settle(transaction)
+            else:
+                place.mark(transaction, self.clock.now_ms())
+        self._unwritten = [
+            transaction
+            for transaction in self._unwritten
+            if transaction.unmarked
+            or any(transaction in group.pending for group in self.groups.values())
+        ]
 
     def expire_transactions(self) -> None:
         """Abort transactions that are open for too long; their producers are done for."""

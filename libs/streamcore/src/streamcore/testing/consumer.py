@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from streamcore.errors import FetchPositionGoneError, RetriableError
+from streamcore.errors import FetchPositionGoneError, MemberFencedError, RetriableError
 from streamcore.model import Fetched, OffsetAndMetadata, TopicPartition
 from streamcore.runtime.ports import RebalanceListener
 from streamcore.testing.cluster import Cluster
@@ -68,8 +68,9 @@ class MemoryReader(_Fetcher):
 class MemoryConsumer(_Fetcher):
     """Port ``Consumer``. Time passes in a poll only while the cluster is away."""
 
-    def __init__(self, cluster: Cluster, group: Group) -> None:
+    def __init__(self, cluster: Cluster, group: Group, client_id: str = "") -> None:
         super().__init__(cluster)
+        self.client_id = client_id
         self.topics: Sequence[str] = ()
         self.polled_ms = cluster.clock.now_ms()
         self.dead = False  # no heartbeats any more
@@ -78,7 +79,6 @@ class MemoryConsumer(_Fetcher):
         self._id: str | None = None
         self._generation = -1
         self._share: tuple[TopicPartition, ...] | None = None  # None: no callback yet
-        self._assigned = False
         self._in_callback = False
 
     def subscribe(self, topics: Sequence[str], listener: RebalanceListener) -> None:
@@ -96,10 +96,6 @@ class MemoryConsumer(_Fetcher):
             self._serve_group(self._listener)
         return self.fetch(rows_max)
 
-    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        super().assign(positions)
-        self._assigned = True
-
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         partitions = set(partitions)
         assert partitions <= self._positions.keys(), "paused what is not assigned"
@@ -112,6 +108,14 @@ class MemoryConsumer(_Fetcher):
         assert partition in self._positions, f"{partition} is not assigned"
         self._positions[partition] = offset
         self._told_end.pop(partition, None)
+
+    def unread(self, positions: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        topics = self._cluster.topics
+        return {
+            tp
+            for tp, offset in positions.items()
+            if tp.topic in topics and self._cluster.log(tp).end > offset
+        }
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
@@ -134,6 +138,8 @@ class MemoryConsumer(_Fetcher):
         return self._id if self._id in self._group.members else None
 
     def group_metadata(self) -> Membership:
+        if self.member_id() is None or self._share is None:
+            raise MemberFencedError("this consumer is not in the group (any more)")
         return Membership(self._group.name, self.member_id(), self._generation)
 
     def close(self) -> None:
@@ -153,18 +159,21 @@ class MemoryConsumer(_Fetcher):
             counts = {name: len(t.partitions) for name, t in self._cluster.topics.items()}
             if self._id in group.members:
                 group.join(self._id, counts)
+        if self._id not in group.members:  # put out while a callback ran: the next poll learns it
+            return
         if not group.joining and self._generation != group.generation:
             self._generation = group.generation
             self._share = group.shares[self._id]
-            self._assigned = False
+            self.assign({})  # a listener that assigns nothing reads nothing
             self._call(listener.on_assigned, self._share)
-            if not self._assigned:  # the binding then assigns by itself
-                self.assign({tp: self._committed_or_first(tp) for tp in self._share})
 
     def _give_up(self, callback: Callback) -> None:
-        share, self._share = self._share, None
-        if share is not None:
-            self._call(callback, share)
+        if self._share is None:
+            return
+        try:
+            self._call(callback, self._share)
+        finally:
+            self._share = None
             self.assign({})
 
     def _call(self, callback: Callback, share: tuple[TopicPartition, ...]) -> None:
@@ -173,10 +182,6 @@ class MemoryConsumer(_Fetcher):
             callback(share)
         finally:
             self._in_callback = False
-
-    def _committed_or_first(self, tp: TopicPartition) -> int:
-        at = self._group.offsets.get(tp)
-        return self._cluster.log(tp).start if at is None else at.offset
 
 
 def _columns(tp: TopicPartition, rows: list[Record], next_offset: int, *, at_end: bool) -> Fetched:

@@ -6,7 +6,7 @@
 (False, False, None)
 """
 
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 
@@ -15,6 +15,8 @@ class Faults:
 
     def __init__(self) -> None:
         self._queued: dict[str, deque[Any]] = {}
+        self.met: Counter[str] = Counter()
+        """How often somebody met a fault, by call."""
 
     def next(self, call: str, outcome: Any, times: int = 1) -> None:
         """Let the next ``times`` calls end like this."""
@@ -26,6 +28,7 @@ class Faults:
         if not queue:
             return None
         outcome = queue.popleft()
+        self.met[call] += 1
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome

@@ -7,10 +7,12 @@ partition. A member that does not poll in time is put out, and learns of it in i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Protocol
 
 from streamcore.errors import MemberFencedError, StreamsError
 from streamcore.model import OffsetAndMetadata, TopicPartition
+from streamcore.runtime.ports import GroupMember, GroupView
 from streamcore.testing.partition_log import Transaction
 
 METADATA_MAX = 4_095
@@ -20,6 +22,7 @@ METADATA_MAX = 4_095
 class Member(Protocol):
     """What the group sees of a consumer."""
 
+    client_id: str
     topics: Sequence[str]
     polled_ms: int
     dead: bool
@@ -53,7 +56,7 @@ class Group:
     def enter(self, member: Member) -> str:
         """Let a new member in; everybody has to join anew."""
         self.ids += 1
-        member_id = f"member-{self.ids}"
+        member_id = f"{member.client_id}-{self.ids}"
         self.members[member_id] = member
         self.rebalance()
         return member_id
@@ -74,7 +77,17 @@ class Group:
         if self.joined >= self.members.keys():
             self.joining = False
             self.generation += 1
-            self.shares = self._range(partitions)
+            self.shares = self._roundrobin(partitions)
+
+    def describe(self) -> GroupView:
+        """Return what the coordinator tells of it: old shares for as long as somebody must join."""
+        members = tuple(
+            GroupMember(
+                member_id, self.members[member_id].client_id, self.shares.get(member_id, ())
+            )
+            for member_id in sorted(self.members)
+        )
+        return GroupView(stable=not members or not self.joining, members=members)
 
     def check(self, membership: Membership, offsets: Mapping[TopicPartition, object]) -> None:
         """Refuse offsets of who is not, or no longer, a member of this generation."""
@@ -99,13 +112,12 @@ class Group:
         """Tell whether a transaction that has not ended has an offset for this partition."""
         return any(tp in offsets for offsets in self.pending.values())
 
-    def _range(self, partitions: Mapping[str, int]) -> dict[str, tuple[TopicPartition, ...]]:
-        shares: dict[str, list[TopicPartition]] = {member: [] for member in self.members}
+    def _roundrobin(self, partitions: Mapping[str, int]) -> dict[str, tuple[TopicPartition, ...]]:
+        """Deal all partitions, sorted, to the members, sorted; who does not read it is passed."""
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in sorted(self.members)}
+        turn = cycle(shares)
         for topic in sorted({t for member in self.members.values() for t in member.topics}):
-            readers = sorted(m for m, member in self.members.items() if topic in member.topics)
-            count, low = partitions.get(topic, 0), 0
-            for i, reader in enumerate(readers):
-                high = low + count // len(readers) + (i < count % len(readers))
-                shares[reader] += [TopicPartition(topic, p) for p in range(low, high)]
-                low = high
+            for partition in range(partitions.get(topic, 0)):
+                reader = next(m for m in turn if topic in self.members[m].topics)
+                shares[reader].append(TopicPartition(topic, partition))
         return {member: tuple(share) for member, share in shares.items()}

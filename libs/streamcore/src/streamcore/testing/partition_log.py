@@ -17,7 +17,7 @@ class Transaction:
     producer: str
     began_ms: int
     outcome: str = "open"  # open, committed, aborted
-    unmarked: set["PartitionLog"] = field(default_factory=set)
+    unmarked: dict["PartitionLog", None] = field(default_factory=dict)  # in order
 
 
 @dataclass(slots=True)
@@ -48,6 +48,7 @@ class PartitionLog:
         self.start = 0
         self.end = 0
         self._unsettled: dict[Transaction, int] = {}  # where each one begins here
+        self._cleaned_to = 0  # tombstones in front of it have outlived a compaction
 
     def append(
         self,
@@ -61,14 +62,14 @@ class PartitionLog:
         offset = self.end
         self.records.append(Record(offset, key, value, stamp_ms, headers, transaction))
         if transaction is not None:
-            transaction.unmarked.add(self)
+            transaction.unmarked[self] = None
             self._unsettled.setdefault(transaction, offset)
         self.end += 1
         return offset
 
     def mark(self, transaction: Transaction, stamp_ms: int) -> None:
         """Write the marker of a transaction that has ended."""
-        transaction.unmarked.discard(self)
+        transaction.unmarked.pop(self, None)
         del self._unsettled[transaction]
         self.records.append(Record(self.end, None, None, stamp_ms, (), transaction, True))
         self.end += 1
@@ -92,15 +93,23 @@ class PartitionLog:
         return rows, max(offset, stable)
 
     def compact(self) -> None:
-        """Keep the newest committed record of each key, and what is not settled yet."""
+        """Keep the newest committed record of each key, and what is not settled yet.
+
+        A tombstone outlives one compaction, so that a reader who is behind gets to see it.
+        """
         stable = self.stable_end
         newest = {r.key: r.offset for r in self.records if r.readable and r.offset < stable}
         self.records = [
             r
             for r in self.records
             if r.offset >= stable
-            or (r.readable and newest[r.key] == r.offset and r.value is not None)
+            or (
+                r.readable
+                and newest[r.key] == r.offset
+                and (r.value is not None or r.offset >= self._cleaned_to)
+            )
         ]
+        self._cleaned_to = stable
 
     def delete_before(self, offset: int) -> None:
         """Forget everything in front of ``offset``."""

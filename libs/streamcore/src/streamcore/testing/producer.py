@@ -6,7 +6,7 @@ from typing import Any
 
 from streamcore.errors import ProductionError, TopicCreationRefusedError
 from streamcore.model import Headers, OffsetAndMetadata, Refused, Send, TopicPartition
-from streamcore.runtime.ports import TopicSpec
+from streamcore.runtime.ports import GroupView, TopicSpec
 from streamcore.testing.cluster import Cluster, Topic
 from streamcore.testing.group import Membership
 from streamcore.testing.partition_log import Transaction
@@ -35,7 +35,8 @@ class MemoryProducer:
             send, rest = _part(send, 0, room), _part(send, room, len(send.values))
         self._queue.append(send)
         self._cluster.faults.take("producer.send")
-        self._deliver()
+        if not self._cluster.lingers:
+            self._deliver()
         return rest
 
     def flush(self, timeout_ms: int) -> bool:
@@ -57,6 +58,7 @@ class MemoryProducer:
         self._cluster.faults.take("producer.init_transactions")
         assert self._id is not None
         self._epoch = self._cluster.fence(self._id)
+        self._cluster.complete(self._id)
 
     def begin_transaction(self) -> None:
         self._check()
@@ -79,6 +81,7 @@ class MemoryProducer:
         group.check(group_metadata, offsets)
         transaction = self._transaction()
         group.pending[transaction] = dict(offsets)
+        self._cluster.faults.take("producer.commit_transaction.offsets_sent")
         self._began = False
         self._cluster.end(transaction, "committed")
         self._cluster.faults.take("producer.commit_transaction.after")
@@ -107,6 +110,7 @@ class MemoryProducer:
         assert self._id is not None
         transaction = self._cluster.transactions.get(self._id)
         if transaction is None:
+            self._cluster.complete(self._id)
             transaction = Transaction(self._id, self._cluster.clock.now_ms())
             self._cluster.transactions[self._id] = transaction
         return transaction
@@ -176,6 +180,13 @@ class MemoryAdmin:
     def __init__(self, cluster: Cluster, *, may_create: bool = True) -> None:
         self._cluster = cluster
         self._may_create = may_create
+
+    def group(self, name: str, timeout_ms: int) -> GroupView | None:
+        if self._cluster.faults.take("admin.group") is False or self._cluster.away:
+            self._cluster.clock.advance(timeout_ms)
+            return None
+        self._cluster.put_out_the_silent()
+        return self._cluster.group(name).describe()
 
     def partitions(self, topics: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
         self._cluster.must_answer(timeout_ms)

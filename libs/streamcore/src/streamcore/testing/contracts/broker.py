@@ -48,7 +48,7 @@ MURMUR2_OF_SIX: Mapping[str, int] = {
 class Cluster(Protocol):
     """Clients of one group; each call makes a new one."""
 
-    def consumer(self) -> Consumer: ...
+    def consumer(self, client_id: str = "") -> Consumer: ...
     def changelog_reader(self) -> ChangelogReader: ...
     def producer(self, transactional_id: str | None = None) -> Producer: ...
     def admin(self) -> Admin: ...
@@ -122,9 +122,11 @@ class Member(RebalanceListener):
         self.log.add(self.consumer.poll(1_000, POLL_MS))
 
 
-def poll_until(condition: Callable[[], bool], *polled: Callable[[], object]) -> None:
+def poll_until(
+    condition: Callable[[], bool], *polled: Callable[[], object], polls_max: int = POLLS_MAX
+) -> None:
     """Poll everybody in turn until it is so; fail when it does not become so."""
-    for _ in range(POLLS_MAX):
+    for _ in range(polls_max):
         if condition():
             return
         for poll in polled:

@@ -1,0 +1,1 @@
+"""`make chaos`: the word count on real servers while everything that can break does."""

@@ -1,0 +1,57 @@
+"""LineProducer: writing without a topology, with the engine's own settings and partitioning."""
+
+from streamcore.adapters.kafka_cluster import KafkaCluster
+from streamcore.config import StreamsConfig
+from streamcore.errors import TopicError
+from streamcore.model import Send
+from streamcore.topology.naming import Names
+
+FEED_PATIENCE_S = 30
+
+
+class LineProducer:
+    """Writes records into topics that exist, by their bare names; the prefix is put on inside."""
+
+    def __init__(self, config: StreamsConfig) -> None:
+        self._names = Names(config.prefix, config.application_id)
+        cluster = KafkaCluster(config, self._names.group)
+        self._admin = cluster.admin()
+        self._producer = cluster.producer()
+
+    def partitions(self, topic: str) -> int:
+        """Return the partitions of a topic.
+
+        :raises TopicError: if it does not exist.
+        :raises RetriableError: if the cluster did not answer.
+        """
+        name = self._names.topic(topic)
+        count = self._admin.partitions([name], FEED_PATIENCE_S * 1_000)[name]
+        if count is None:
+            raise TopicError(f"missing topic: {name}; create it")
+        return count
+
+    def send(self, send: Send) -> Send | None:
+        """Queue the rows; return what did not fit."""
+        rest = self._producer.send(
+            Send(
+                self._names.topic(send.topic),
+                send.keys,
+                send.values,
+                send.stamps_ms,
+                send.headers,
+                send.partition,
+                send.partition_keys,
+            )
+        )
+        if rest is not None:
+            rest.topic = send.topic
+        return rest
+
+    def flush(self, timeout_ms: int) -> bool:
+        """Return True when everything queued is acknowledged."""
+        return self._producer.flush(timeout_ms)
+
+    def close(self) -> None:
+        """Throw away what is queued and let go."""
+        self._producer.close()
+        self._admin.close()
