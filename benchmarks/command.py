@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from benchmarks import contestants, results
 from benchmarks.broker import at_hand
@@ -47,7 +47,7 @@ def conduct(
     try:
         runners = _runners(given)
         with at_hand(name) as broker:
-            _say_settings()
+            _say_settings(runners)
             for who, contestant in runners.items():
                 is_right = (run(broker, who, contestant) or who != OURS) and is_right
     except (CompileError, RunError, StackError) as problem:
@@ -66,11 +66,12 @@ def _runners(given: argparse.Namespace) -> dict[str, Contestant]:
     return found
 
 
-def _say_settings() -> None:
+def _say_settings(who: Iterable[str]) -> None:
     say(f"machine: {results.machine()}; commit {results.commit()}")
-    say(f"{JAVA}: Kafka Streams {KAFKA_VERSION}; each instance with one thread")
+    if JAVA in who:
+        say(f"{JAVA}: Kafka Streams {KAFKA_VERSION}; each instance with one thread")
     say(
-        f"both: session timeout {SESSION_TIMEOUT_MS} ms, commit every {COMMIT_INTERVAL_MS} ms,"
+        f"session timeout {SESSION_TIMEOUT_MS} ms, commit every {COMMIT_INTERVAL_MS} ms,"
         f" {RATE} words/s into each of {PARTITIONS} partitions, counts read as read_committed"
     )
 

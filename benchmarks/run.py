@@ -195,9 +195,11 @@ def _telling(contestant: Contestant) -> Contestant:
 
 def _say_settings(options: Options) -> None:
     _say(f"machine: {results.machine()}; commit {results.commit()}")
-    _say(f"{JAVA}: Kafka Streams {KAFKA_VERSION}, {contestants.JAVA_THREADS} threads")
-    _say(f"{OURS}: python -m aggregator, one process")
-    _say(f"both: commit every {contestants.COMMIT_INTERVAL_MS} ms, otherwise their defaults")
+    if JAVA in options.contestants:
+        _say(f"{JAVA}: Kafka Streams {KAFKA_VERSION}, {contestants.JAVA_THREADS} threads")
+    if OURS in options.contestants:
+        _say(f"{OURS}: python -m aggregator, one process")
+    _say(f"commit every {contestants.COMMIT_INTERVAL_MS} ms, otherwise their defaults")
     _say(f"rounds: {options.rounds}")
 
 

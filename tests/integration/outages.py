@@ -71,6 +71,8 @@ def away_at_the_start_and_in_mid_run(
     stack.settings = {
         "STREAMCORE_PROCESSING_GUARANTEE": "exactly_once_v2",
         "STREAMCORE_COMMIT_INTERVAL_MS": "200",
+        # No transaction shall expire while the broker is away: see decision 0016.
+        "STREAMCORE_TRANSACTION_TIMEOUT_MS": str(int(1_000 * (mid_s + 120))),
     }
     stack.create(LINES, WORDS, COUNTS, partitions=2)
     stack.migrate()

@@ -100,7 +100,7 @@ class History:
         if not self.broker.away:
             self.source.feed(self.rng.randrange(1, 40))
 
-    def turns(self, most: int = 7) -> None:
+    def turns(self, most: int = 5) -> None:
         for _ in range(self.rng.randrange(1, most)):
             self.round()
             self.clock.advance(self.rng.choice((10, 150, 400)))
@@ -186,6 +186,7 @@ class History:
             if done():
                 return
             self.round()
+            self.broker.write_markers()
             self.clock.advance(200)
         states = ", ".join(f"{p.name} {worker.state.value}" for p, worker in self.workers.items())
         missing = " ".join(self.missing()) or "none"

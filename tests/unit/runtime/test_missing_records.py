@@ -338,6 +338,16 @@ def test_a_first_generation_that_comes_to_life_meanwhile_takes_nothing_for_missi
     assert begins == {TopicPartition("words", 1): OffsetAndMetadata(0)}
 
 
+def test_a_state_that_others_have_filled_makes_no_offset_a_lost_one() -> None:
+    """These inputs never wrote into their repartition topic: they are new, or only slower."""
+    cluster = Cluster(partitions=2)
+    for topic in (REPARTITION, CHANGELOG):
+        cluster.broker.create(topic, 2)
+    cluster.broker.write(CHANGELOG, b"a", b"1", START_MS, 0)
+    begins = find(cluster, TaskId(0, 1), {})
+    assert begins == {TopicPartition("words", 1): OffsetAndMetadata(0)}
+
+
 def with_more() -> Topology:
     """The word count with one more topic in front of the same repartition topic."""
     builder = StreamsBuilder()
@@ -479,8 +489,10 @@ def test_records_deleted_before_a_feeder_read_them_stop_the_worker(guarantee: st
     cluster = counted_in_two_partitions(guarantee)
     cluster.feed(["a"] * 10, START_MS)
     cluster.broker.log(WORDS).delete_before(6)
-    error = stops(cluster, cluster.worker("b"))
+    second = cluster.worker("b")
+    error = stops(cluster, second)
     assert error.records == {WORDS: 3}
+    assert second.metrics.value("streamcore_rebuilds_total") == 0, "it must stop before it reads"
     assert str(error).startswith("3 records of words-0 are missing")
     assert cluster.counts() == {("a", WINDOW_MS): 6}
 

@@ -23,6 +23,7 @@
     ├── TransactionAbortedError      REBUILD
     ├── NotDeliveredError            REBUILD    the broker did not take records in time
     ├── ProducerFencedError          REBUILD    with a new producer
+    ├── TransactionsHangError        STOP       the broker does not decide what it says is decided
     ├── MemberFencedError            REJOIN     we are a zombie: drop everything, join anew
     └── AuthorizationError           STOP       a right is refused
 """
@@ -204,6 +205,18 @@ class ProducerFencedError(StreamsError):
     """The producer is unusable for ever; a new one goes on."""
 
     recovery = Recovery.REBUILD_TASKS
+
+
+class TransactionsHangError(StreamsError):
+    """Rows of ended transactions stay undecided; ``partitions`` are where."""
+
+    def __init__(self, partitions: Sequence[TopicPartition]) -> None:
+        self.partitions = tuple(partitions)
+        super().__init__(
+            f"rows of ended transactions stay undecided in {', '.join(map(str, partitions))}; "
+            "start again (it goes on under another id), and if readers stay blocked there, abort "
+            "the hanging transaction with the broker's own kafka-transactions tool"
+        )
 
 
 class MemberFencedError(StreamsError):

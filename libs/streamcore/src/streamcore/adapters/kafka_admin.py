@@ -39,6 +39,7 @@ REQUEST_TIMEOUT_S = 60.0
 _SPECS = {
     "earliest": OffsetSpec.earliest(),  # type: ignore[no-untyped-call]
     "latest": OffsetSpec.latest(),  # type: ignore[no-untyped-call]
+    "stable": OffsetSpec.latest(),  # type: ignore[no-untyped-call]
 }
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _CREATION_REFUSED = REFUSED | {KafkaError.POLICY_VIOLATION}
@@ -169,13 +170,17 @@ class KafkaAdmin:
     def offsets(
         self, partitions: Iterable[TopicPartition], where: str, timeout_ms: int
     ) -> dict[TopicPartition, int]:
-        """Return the ``"earliest"`` or ``"latest"`` offsets, READ_UNCOMMITTED."""
+        """Return the ``"earliest"``, ``"latest"`` or ``"stable"`` offsets."""
         asked = {Place(*source): _SPECS[where] for source in partitions}
         if not asked:
             return {}
         futures = self._client.list_offsets(
             asked,
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            isolation_level=(
+                IsolationLevel.READ_COMMITTED
+                if where == "stable"
+                else IsolationLevel.READ_UNCOMMITTED
+            ),
             request_timeout=REQUEST_TIMEOUT_S,
         )
         offsets = {}

@@ -125,6 +125,14 @@ class Blueprint:
         logs = self.changelogs(self.tasks())
         return min(logs, key=lambda tp: (tp.partition, tp.topic)) if logs else None
 
+    def outputs(self) -> set[TopicPartition]:
+        """Return every partition that the application writes."""
+        counts = self.counts
+        widths = {self.names.topic(t): counts.of(t) for t in self.topology.sink_topics}
+        internal = (*counts.repartitions, *counts.changelogs)
+        widths |= {self.names.internal(topic): counts.of(topic) for topic in internal}
+        return {TopicPartition(topic, n) for topic, width in widths.items() for n in range(width)}
+
     def build(self, task: TaskId, engines: Mapping[str, Engine]) -> Task:
         """Return a task in CREATED over the engines of its stores."""
         return build_task(

@@ -15,7 +15,7 @@ from streamcore.errors import RetriableError, StreamsError
 from streamcore.model import TaskId
 from streamcore.runtime.blueprint import Blueprint
 from streamcore.runtime.membership import Membership, Plan
-from streamcore.runtime.ports import Consumer, World
+from streamcore.runtime.ports import Consumer, Producer, World
 from streamcore.runtime.rebalance import Callbacks
 from streamcore.runtime.standby import Standbys
 
@@ -63,6 +63,10 @@ class Member:
     def group_metadata(self) -> Any:
         """Proof of membership for the transactions of this generation."""
         return self._callbacks.group_metadata
+
+    def producer(self) -> Producer:
+        """Return a new producer for this worker; under exactly-once it has our id."""
+        return self._world.producer(self.membership.transactional_id)
 
     def come(self, now_ms: int) -> None:
         """Be a guest from now on; ``advance`` does the rest."""

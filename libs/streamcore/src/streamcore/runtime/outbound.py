@@ -11,8 +11,9 @@ from typing import Any
 import structlog
 
 from streamcore.clock import Clock
-from streamcore.errors import ProductionError, StreamsError
+from streamcore.errors import ProductionError, RetriableError, StreamsError
 from streamcore.model import OffsetAndMetadata, Send, TopicPartition
+from streamcore.runtime.aftermath import Aftermath
 from streamcore.runtime.ports import Producer
 from streamcore.runtime.settings import Policy
 from streamcore.task.dead_letter import dead_result
@@ -27,6 +28,7 @@ class Outbound:
         self,
         make: Callable[[], Producer],
         clock: Clock,
+        aftermath: Aftermath,
         *,
         transactional: bool,
         production_error: Policy = "stop",
@@ -37,6 +39,8 @@ class Outbound:
         self._transactional = transactional
         self._production_error = production_error
         self._dead_letter_topic = dead_letter_topic
+        self._aftermath = aftermath
+        self._begun: Producer | None = None  # it waits for what the one before has left
         self._producer: Producer | None = None
         self._waiting: deque[Send] = deque()
         self._in_transaction = False
@@ -51,6 +55,13 @@ class Outbound:
         """
         if self._producer is not None:
             return
+        if self._begun is None:
+            self._begun = self._begin(timeout_ms)
+        if self._transactional and not self._aftermath.over(self._clock.now_ms()):
+            raise RetriableError("rows of an ended transaction are not decided yet")
+        self._producer, self._begun = self._begun, None
+
+    def _begin(self, timeout_ms: int) -> Producer:
         producer = self._make()
         if self._transactional:
             try:
@@ -58,7 +69,7 @@ class Outbound:
             except BaseException:
                 producer.close()
                 raise
-        self._producer = producer
+        return producer
 
     @property
     def is_open(self) -> bool:
@@ -80,7 +91,7 @@ class Outbound:
         """Hand over what waits, as far as the producer's queue has room."""
         if not self._waiting:
             return
-        producer = self._begun()
+        producer = self._in_use()
         self.unflushed = True
         while self._waiting:
             send = self._waiting[0]
@@ -120,7 +131,7 @@ class Outbound:
         timeout_ms: int,
     ) -> None:
         """Commit what was sent together with the offsets; raises as ``Producer`` does."""
-        self._begun().commit_transaction(offsets, group_metadata, timeout_ms)
+        self._in_use().commit_transaction(offsets, group_metadata, timeout_ms)
         self._in_transaction = False
 
     def write_rest(self, timeout_ms: int) -> None:
@@ -152,8 +163,9 @@ class Outbound:
         self._waiting.clear()
         self._in_transaction = False
         self.unflushed = False
-        producer, self._producer = self._producer, None
+        producer, self._producer, self._begun = self._producer or self._begun, None, None
         if producer is not None:
+            self._aftermath.begin()
             producer.close()
 
     def _pass(self, error: ProductionError) -> None:
@@ -179,7 +191,7 @@ class Outbound:
             dead_letters=topic if self._production_error == "dead-letter" else None,
         )
 
-    def _begun(self) -> Producer:
+    def _in_use(self) -> Producer:
         assert self._producer is not None, "nothing may be sent before the producer is open"
         if self._transactional and not self._in_transaction:
             self._producer.begin_transaction()

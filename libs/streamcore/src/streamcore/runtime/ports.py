@@ -184,7 +184,9 @@ class Admin(Protocol):
     def offsets(
         self, partitions: Iterable[TopicPartition], where: str, timeout_ms: int
     ) -> dict[TopicPartition, int]:
-        """Return the ``"earliest"`` or ``"latest"`` offsets, READ_UNCOMMITTED."""
+        """Return the ``"earliest"`` or ``"latest"`` offsets (READ_UNCOMMITTED), or the ``"stable"``
+        ones: in front of the first transaction that is not decided.
+        """
 
     def delete_records(self, before: Mapping[TopicPartition, int], timeout_ms: int) -> None:
         """Delete the records before these offsets; refusals are ignored, and logged once."""

@@ -6,6 +6,9 @@ from streamcore.runtime.settings import WorkerSettings
 from streamcore.runtime.tasks import Tasks
 from streamcore.runtime.topics import Topics
 
+UNSETTLED_MS = 2_000
+"""How often counts are compared while this worker waits for its part of a generation."""
+
 
 class Upkeep:
     """Deletes what is consumed of repartition topics, and compares partition counts again."""
@@ -24,8 +27,8 @@ class Upkeep:
         """Count the intervals from now on."""
         self._purged_ms = self._checked_ms = now_ms
 
-    def do(self, now_ms: int) -> None:
-        """Do what is due.
+    def do(self, now_ms: int, *, settled: bool) -> None:
+        """Do what is due. A list of members that does not settle may show partitions that are new.
 
         :raises TopicError: if partition counts have changed, or a topic is gone.
         :raises RetriableError: if the cluster did not answer; it is due again after an interval.
@@ -33,7 +36,10 @@ class Upkeep:
         if now_ms - self._purged_ms >= self._settings.repartition_purge_interval_ms:
             self._purged_ms = now_ms
             self._purge()
-        if now_ms - self._checked_ms >= self._settings.counts_check_interval_ms:
+        interval_ms = self._settings.counts_check_interval_ms
+        if now_ms - self._checked_ms >= (
+            interval_ms if settled else min(UNSETTLED_MS, interval_ms)
+        ):
             self._checked_ms = now_ms
             self._topics.recheck()
 

@@ -12,6 +12,7 @@ import structlog
 
 from streamcore.errors import ProcessingError, RecordError, Recovery, StreamsError
 from streamcore.model import Fetched, TopicPartition
+from streamcore.runtime.aftermath import Aftermath
 from streamcore.runtime.blueprint import Blueprint
 from streamcore.runtime.commit import Committer
 from streamcore.runtime.deadline import Deadline
@@ -88,10 +89,10 @@ class Worker:
         self._member = Member(
             blueprint, world, self._standbys, self._commit_and_drop, self._drop_lost
         )
-        transactional_id = self._member.membership.transactional_id
         self._outbound = Outbound(
-            lambda: world.producer(transactional_id),
+            self._member.producer,
             world.clock,
+            Aftermath(world.admin, blueprint),
             transactional=settings.exactly_once,
             production_error=settings.production_error,
             dead_letter_topic=settings.task.dead_letter_topic,
@@ -133,8 +134,7 @@ class Worker:
     def turn(self, now_ms: int) -> int:
         """Do what there is to do; return how many records were processed.
 
-        :raises StreamsError: if nothing that we may do is safe; only ``close`` is left.
-        """
+        :raises StreamsError: if nothing that we may do is safe; only ``close`` is left."""
         try:
             return self._turn(now_ms)
         except StreamsError as error:
@@ -194,7 +194,7 @@ class Worker:
         committed = self._commit_if_due(now_ms)
         self._restore(now_ms)
         self._report.read_lags(now_ms)
-        self._upkeep.do(now_ms)
+        self._upkeep.do(now_ms, settled=self._member.settled)
         if committed:  # until then a turn that merely read something proves nothing
             backoff.succeeded()
         return rows
@@ -367,7 +367,7 @@ class Worker:
                 clean = self._committer.commit(tasks, self._member.consumer, now_ms, deadline)
         except StreamsError as error:
             _log.warning("the commit before a rebalance failed", reason=str(error))
-            # A row that an external store refuses is met by policy, by the next owner.
+            # A row that an external store refuses is met by policy, by its next owner.
             if error.recovery is Recovery.STOP and not isinstance(error, ProcessingError):
                 raise
         finally:

@@ -14,6 +14,9 @@ from streamcore.model import NO_TIME_MS
 from streamcore.operators.marker import Marker
 from streamcore.operators.watermark import Mark, combine
 
+KEEP_MS = 60_000
+"""For how long it is remembered what was told when; nobody speaks later than that."""
+
 
 @dataclass(slots=True)
 class SourceClock:
@@ -51,9 +54,9 @@ class UpstreamClocks:
     """What the tasks that write a repartition topic have told this partition.
 
     A task that says it is idle is taken at its word for that moment only: its mark rises to what
-    the others had told before it, in the same log. To let more close it has to say so again. A task
-    that has lost its owner says nothing, and so holds the watermark, whatever the clocks on the
-    wall show.
+    the others had told before it, in the same log and by its own clock on the wall (its word may
+    have been under way while they went on). To let more close it has to say so again. A task that
+    has lost its owner says nothing, and so holds the watermark.
 
     Whether *all* are idle matters to the next repartition topic alone; that word is believed for
     ``idle_lease_ms``, measured between the markers themselves, and never over a start.
@@ -64,6 +67,7 @@ class UpstreamClocks:
     marks_ms: list[int] = field(default_factory=list)
     idle_until_ms: list[int] = field(default_factory=list)  # NO_TIME_MS: awake
     heard_ms: int = NO_TIME_MS  # when the newest marker was written
+    _told: list[list[tuple[int, int]]] = field(default_factory=list)  # (said at, mark), rising
 
     def __post_init__(self) -> None:
         self._grow(self.tasks)
@@ -71,22 +75,39 @@ class UpstreamClocks:
     def _grow(self, tasks: int) -> None:
         self.marks_ms += [NO_TIME_MS] * (tasks - len(self.marks_ms))
         self.idle_until_ms += [NO_TIME_MS] * (len(self.marks_ms) - len(self.idle_until_ms))
+        while len(self._told) < len(self.marks_ms):
+            begun_ms = self.marks_ms[len(self._told)]
+            self._told.append([(NO_TIME_MS, begun_ms)])  # of the last commit: long ago
 
     def hear(self, marker: Marker, said_at_ms: int) -> None:
         """Note a marker. A mark never goes back; only whether its task is idle may."""
         task, (ms, idle) = marker.task, marker.mark
         self._grow(task + 1)
         if idle:
-            ms = max(ms, self._others(task).ms)
-        self.marks_ms[task] = max(self.marks_ms[task], ms)
+            ms = max(ms, self._others(task, said_at_ms).ms)
+        if ms > self.marks_ms[task]:
+            self.marks_ms[task] = ms
+            told = self._told[task]
+            told.append((said_at_ms, ms))
+            while len(told) > 1 and told[1][0] <= said_at_ms - KEEP_MS:
+                del told[0]
         self.idle_until_ms[task] = said_at_ms + self.idle_lease_ms if idle else NO_TIME_MS
         self.heard_ms = max(self.heard_ms, said_at_ms)
 
-    def _others(self, task: int) -> Mark:
-        pairs = enumerate(zip(self.marks_ms, self.idle_until_ms, strict=True))
+    def _others(self, task: int, at_ms: int) -> Mark:
+        """Return what the others had told by then: who spoke late may know of nothing since."""
         return combine(
-            Mark(ms, until_ms != NO_TIME_MS) for other, (ms, until_ms) in pairs if other != task
+            Mark(self._mark_by(other, at_ms), until_ms != NO_TIME_MS)
+            for other, until_ms in enumerate(self.idle_until_ms)
+            if other != task
         )
+
+    def _mark_by(self, task: int, at_ms: int) -> int:
+        told = self._told[task]
+        known = [ms for said_at_ms, ms in told if said_at_ms <= at_ms]
+        if known:
+            return known[-1]
+        return NO_TIME_MS if told else self.marks_ms[task]
 
     def mark(self) -> Mark:
         idle_until_ms = min(self.idle_until_ms, default=NO_TIME_MS)

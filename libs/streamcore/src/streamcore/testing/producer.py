@@ -217,6 +217,8 @@ class MemoryAdmin:
         self._cluster.must_answer(timeout_ms)
         self._cluster.faults.take(f"admin.offsets.{where}")
         logs = {tp: self._cluster.log(tp) for tp in partitions}
+        if where == "stable":
+            return {tp: log.stable_end for tp, log in logs.items()}
         assert where in ("earliest", "latest"), where
         return {tp: log.start if where == "earliest" else log.end for tp, log in logs.items()}
 
