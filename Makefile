@@ -29,7 +29,7 @@ run: setup ## from nothing to a live table of word counts (SCALE="aggregator_wor
 	@exec $(PY) -m devstack run $(if $(SCALE),--scale "$(SCALE)") $(if $(TEXT),--text "$(TEXT)") $(if $(RATE),--rate $(RATE))
 
 test: setup ## every test; a real broker and database start by themselves
-	@$(PY) -m pytest -m "not long and not java" --timeout 300 tests
+	@$(PY) -m pytest -m "not long and not java" --timeout 300 -n 2 --dist loadfile tests
 
 check: setup ## format, lint, types, import contracts, unit tests
 	@$(PY) -m ruff format --check .

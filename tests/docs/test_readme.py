@@ -79,6 +79,8 @@ def test_every_command_has_a_test_here() -> None:
         "python -m streamcore describe pages:build",
         CREATE,
         "python pages.py",
+        "make sim",  # tests/sim
+        "make chaos",  # tests/chaos
     ]
     assert set(FILES) == {"pages.py", "test_pages.py"}
 

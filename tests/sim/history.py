@@ -260,4 +260,7 @@ def told(failure: Exception) -> str:
 
 def quietly() -> None:
     """Let the engine log nothing: thousands of turns have much to tell."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
+        cache_logger_on_first_use=False,
+    )

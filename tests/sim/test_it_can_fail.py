@@ -1,25 +1,15 @@
 """The simulation can fail: it finds each bug that somebody plants, within its 300 seeds."""
 
-from collections.abc import Iterator
-
 import pytest
-import structlog
 from tests.sim.history import quietly, simulate
 from tests.sim.planted import BUGS
 
 SEEDS = 300
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = structlog.get_config()
-    quietly()
-    yield
-    structlog.configure(**before)
-
-
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug: str) -> None:
+    quietly()
     with BUGS[bug]():
         found = next((seed for seed in range(SEEDS) if _fails(seed)), None)
     assert found is not None, f"{bug} was not found in {SEEDS} seeds"

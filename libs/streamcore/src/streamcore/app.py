@@ -48,6 +48,9 @@ LEAVING_MS = 1_500
 """What is left of ``shutdown_timeout_ms`` for leaving when the last commit has had its time; who
 has not left by then is ended hard."""
 
+STACKS_MS = 40
+"""What a process that is ended hard needs to write the stacks of its threads."""
+
 CHILDREN_MS = 500
 """Worker processes are ended so much later by their parent, should they not end themselves."""
 
@@ -139,7 +142,9 @@ class StreamsApp:
                 self._lags = dict
 
     def _run_child(self, link: ParentLink) -> int:
-        with link, self._signals(parent=link.fileno()) as signals:
+        # One after the other: they write their stacks into the same log.
+        extra_ms = min(STACKS_MS * link.number, CHILDREN_MS // 2)
+        with link, self._signals(extra_ms, link.fileno()) as signals:
             link.ready()
             return self._run_worker(signals, link)
 

@@ -187,6 +187,8 @@ class KafkaAdmin:
         for place, answer in self._answers(futures, timeout_ms, "asking for offsets").items():
             source = TopicPartition(place.topic, place.partition)
             if isinstance(answer, KafkaError):
+                # What it knows of leaders is old, perhaps, and it would not ask by itself.
+                self._made = None
                 raise translate(answer, f"asking for offsets of {source}")
             offsets[source] = answer.offset
         return offsets

@@ -38,7 +38,7 @@ class ParentLink:
     """The child's end."""
 
     def __init__(self, number: int, end: socket.socket) -> None:
-        self._number = number
+        self.number = number
         self._socket = end
         self._rest = memoryview(b"")
         self._next_s = time.monotonic() + INTERVAL_S
@@ -65,7 +65,7 @@ class ParentLink:
         return cls(int(number), socket.socket(fileno=int(descriptor)))
 
     def __enter__(self) -> Self:
-        structlog.contextvars.bind_contextvars(worker=self._number)
+        structlog.contextvars.bind_contextvars(worker=self.number)
         return self
 
     def __exit__(self, *_: object) -> None:
