@@ -38,7 +38,7 @@ from streamcore.app import StreamsApp
 from streamcore.model import TopicPartition
 from streamcore.runtime.commit import Committer
 from streamcore.runtime.outbound import Outbound
-from streamcore.runtime.restore import Restorer
+from streamcore.runtime.restore import RestoreProgress, Restorer
 from streamcore.settings import load
 
 
@@ -79,9 +79,9 @@ class SlowRestore:
         tell(f"trial: restore of {task} starts at {start} of {end}")
 
     def batch_restored(
-        self, task: object, store: str, partition: object, next_offset: int, rows: int
+        self, task: object, store: str, partition: object, progress: RestoreProgress
     ) -> None:
-        time.sleep(rows * self._row_s)
+        time.sleep(progress.rows * self._row_s)
 
     def restore_ended(self, task: object, store: str, partition: object, rows: int) -> None:
         tell(f"trial: restore of {task} ends, {rows} rows")

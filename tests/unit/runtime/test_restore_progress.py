@@ -1,5 +1,7 @@
 """What a restore tells: the log, a listener, the lags of the stores."""
 
+from itertools import accumulate
+
 import pytest
 from structlog.testing import capture_logs
 from tests.unit.runtime.simulated import CHANGELOG, NAMES, START_MS, Cluster, settings, word_count
@@ -7,7 +9,7 @@ from tests.unit.runtime.simulated import CHANGELOG, NAMES, START_MS, Cluster, se
 from streamcore.model import TaskId, TopicPartition
 from streamcore.runtime.blueprint import Blueprint
 from streamcore.runtime.lifecycle import WorkerState
-from streamcore.runtime.restore import Lag, RestoreListener
+from streamcore.runtime.restore import Lag, RestoreListener, RestoreProgress
 from streamcore.runtime.worker import Worker, create_worker
 from streamcore.topology.graph import partition_counts
 
@@ -29,9 +31,9 @@ class Diary:
         self.told.append(("started", task, store, partition, start, end))
 
     def batch_restored(
-        self, task: TaskId, store: str, partition: TopicPartition, next_offset: int, rows: int
+        self, task: TaskId, store: str, partition: TopicPartition, progress: RestoreProgress
     ) -> None:
-        self.told.append(("batch", task, store, partition, next_offset, rows))
+        self.told.append(("batch", task, store, partition, progress))
 
     def restore_ended(self, task: TaskId, store: str, partition: TopicPartition, rows: int) -> None:
         self.told.append(("ended", task, store, partition, rows))
@@ -74,8 +76,20 @@ def test_a_listener_is_told_of_begin_batches_and_end() -> None:
     assert first == ("started", COUNTS, STORE, LOG, 0, end)
     assert [batch[:4] for batch in batches] == [("batch", COUNTS, STORE, LOG)] * len(batches)
     assert len(batches) >= 8
-    assert batches[-1][4] == end
-    assert sum(batch[5] for batch in batches) == 400  # type: ignore[misc]
+    steps = [batch[4] for batch in batches if isinstance(batch[4], RestoreProgress)]
+    assert {step.end for step in steps} == {end}
+    assert sum(step.rows for step in steps) == 400
+    assert [step.records for step in steps] == list(accumulate(step.rows for step in steps))
+    assert [step.percent for step in steps] == sorted(step.percent for step in steps)
+    done = steps[-1]
+    assert (done.next_offset, done.percent, done.eta_s) == (end, 100, 0)
+    assert done.read_bytes == sum(
+        len(record.key or b"") + len(record.value or b"")
+        for record in cluster.broker.read(CHANGELOG)
+    )
+    half = steps[len(steps) // 2 - 1]
+    assert half.records_per_s > 0
+    assert half.eta_s == pytest.approx((end - half.next_offset) / half.records_per_s, abs=1)
     assert last == ("ended", COUNTS, STORE, LOG, 400)
 
 

@@ -27,7 +27,7 @@ from streamcore.adapters.system import StopSignals, SystemClock
 from streamcore.config import StreamsConfig
 from streamcore.runtime.lifecycle import StateListener, WorkerState
 from streamcore.runtime.ports import Process, World
-from streamcore.runtime.restore import RestoreListener
+from streamcore.runtime.restore import RestoreListener, RestoreProgress
 from streamcore.runtime.settings import WorkerSettings
 from streamcore.runtime.worker import Worker, create_worker
 from streamcore.task import TaskConfig
@@ -38,6 +38,7 @@ __all__ = [
     "LagInfo",
     "LineProducer",
     "RestoreListener",
+    "RestoreProgress",
     "StateListener",
     "StreamsApp",
     "WorkerState",

@@ -44,6 +44,22 @@ class Lag:
         return max(0, self.end - self.position)
 
 
+@dataclass(frozen=True, slots=True)
+class RestoreProgress:
+    """How far the restore of one store has come. ``rows`` came with the last batch, ``records`` and
+    ``read_bytes`` (keys and values) so far.
+    """
+
+    next_offset: int
+    end: int
+    rows: int
+    records: int
+    read_bytes: int
+    percent: int
+    records_per_s: int
+    eta_s: int
+
+
 class RestoreListener(Protocol):
     """Is told of each store that a task must restore before it runs. Called between turns; what it
     raises is logged, and the restore goes on.
@@ -54,7 +70,7 @@ class RestoreListener(Protocol):
     ) -> None: ...
 
     def batch_restored(
-        self, task: TaskId, store: str, partition: TopicPartition, next_offset: int, rows: int
+        self, task: TaskId, store: str, partition: TopicPartition, progress: RestoreProgress
     ) -> None: ...
 
     def restore_ended(
@@ -86,6 +102,21 @@ class _Reading:
     @property
     def lag(self) -> Lag:
         return Lag(self.next_offset, self.end)
+
+    def progress(self, rows: int, now_ms: int) -> RestoreProgress:
+        took_ms = max(1, now_ms - self.since_ms)
+        done = max(1, self.next_offset - self.first)
+        left = max(0, self.end - self.next_offset)
+        return RestoreProgress(
+            next_offset=self.next_offset,
+            end=self.end,
+            rows=rows,
+            records=self.rows,
+            read_bytes=self.read_bytes,
+            percent=100 * done // (done + left),
+            records_per_s=self.rows * 1000 // took_ms,
+            eta_s=left * took_ms // (done * 1000),
+        )
 
 
 class Restorer:
@@ -180,7 +211,7 @@ class Restorer:
                 self._stale |= not reading.may_read
                 continue
             self.restored_rows += rows
-            self._call("batch_restored", fetched.source, reading, reading.next_offset, rows)
+            self._call("batch_restored", fetched.source, reading, reading.progress(rows, now_ms))
             if reading.next_offset >= reading.end:
                 done.append(fetched.source)
             elif now_ms - reading.told_ms >= PROGRESS_MS:
@@ -297,22 +328,20 @@ class Restorer:
 
     def _tell(self, event: str, tp: TopicPartition, reading: _Reading) -> None:
         reading.told_ms = self._now_ms
-        took_ms = max(1, self._now_ms - reading.since_ms)
-        done = max(1, reading.next_offset - reading.first)
-        left = max(0, reading.end - reading.next_offset)
+        progress = reading.progress(0, self._now_ms)
         _log.info(
             event,
             task=str(reading.task.id),
             store=reading.spec.name,
             changelog=str(tp),
-            records=reading.rows,
-            bytes=reading.read_bytes,
-            percent=100 * done // (done + left),
-            records_per_s=reading.rows * 1000 // took_ms,
-            eta_s=left * took_ms // (done * 1000),
+            records=progress.records,
+            bytes=progress.read_bytes,
+            percent=progress.percent,
+            records_per_s=progress.records_per_s,
+            eta_s=progress.eta_s,
         )
 
-    def _call(self, name: str, tp: TopicPartition, reading: _Reading, *facts: int) -> None:
+    def _call(self, name: str, tp: TopicPartition, reading: _Reading, *facts: object) -> None:
         for listener in self._listeners:
             try:
                 getattr(listener, name)(reading.task.id, reading.spec.name, tp, *facts)
