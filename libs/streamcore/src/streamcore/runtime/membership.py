@@ -8,7 +8,7 @@ on different inputs, whenever they read. Losing the record costs moves that were
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -71,7 +71,8 @@ class Membership:
         self._told_ms = -TELL_MS
         self.orphans = Orphans(lambda name: world.producer(transactional_id(self._group, name)))
         if world.process.predecessor and self._settings.exactly_once:
-            self.orphans.add({f"{world.process.slot}.{world.process.predecessor}": ()})
+            before = replace(world.process, run=world.process.predecessor)
+            self.orphans.add({process_name(before): ()})
 
     @property
     def transactional_id(self) -> str | None:

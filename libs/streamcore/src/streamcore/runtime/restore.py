@@ -222,9 +222,17 @@ class Restorer:
         """Tell whether this partition is a changelog that is being restored."""
         return partition in self._readings
 
-    def reader_of(self, partition: TopicPartition) -> tuple[TaskId, StoreSpec]:
-        """Return the task and store that read this changelog partition, standing by or not."""
+    def tell_cut_off(self, partition: TopicPartition) -> tuple[TaskId, StoreSpec]:
+        """Say that this changelog was cut off; return the task and the store that read it, standing
+        by or not: the task must be dropped, the store discarded.
+        """
         reading = self._readings.get(partition) or self._followings[partition]
+        _log.warning(
+            "the changelog was cut off; the store is rebuilt",
+            task=str(reading.task.id),
+            store=reading.spec.name,
+            changelog=str(partition),
+        )
         return reading.task.id, reading.spec
 
     def close(self) -> None:

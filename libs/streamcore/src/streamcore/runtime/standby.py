@@ -105,13 +105,7 @@ class Standbys:
         except FetchPositionGoneError as error:
             if not self._restorer.follows(error.partition):
                 raise
-            task_id, spec = self._restorer.reader_of(error.partition)
-            _log.warning(
-                "the changelog was cut off; the store is rebuilt",
-                task=str(task_id),
-                store=spec.name,
-                changelog=str(error.partition),
-            )
+            task_id, spec = self._restorer.tell_cut_off(error.partition)
             self._drop(task_id)
             self._engines.discard(task_id, spec)
         except StreamsError as error:
