@@ -21,6 +21,7 @@ from streamcore.errors import RetriableError
 from streamcore.model import TaskId
 from streamcore.runtime.lifecycle import WorkerState
 from streamcore.runtime.worker import Worker, create_worker
+from streamcore.task import Task
 from streamcore.testing.consumer import MemoryConsumer
 from streamcore.topology.partitioning import partition_of
 
@@ -213,15 +214,26 @@ class History:
         states = {worker.state for worker in self.workers.values()}
         return states <= {WorkerState.RUNNING, WorkerState.WARMING_UP} and not self.missing()
 
+    def _same_tasks_for(self, rounds: int) -> Callable[[], bool]:
+        """Return what tells whether the same tasks have run for so many rounds, with commits."""
+        running: list[Task] = []
+        steady = 0
+
+        def done() -> bool:
+            nonlocal running, steady
+            now = [task for w in self.workers.values() for task in w._tasks.running.values()]
+            steady = steady + 1 if self.settled() and now == running else 0
+            running = now
+            return steady >= rounds
+
+        return done
+
     def settle(self) -> None:
         """Leave everything in peace until all is read, and compare with what was fed."""
         self.heal()
         self.wait_until(lambda: self.source.unread() == 0 and self.settled())
         watermarks_ms = self.checker.watermarks()
-        for _ in range(15):
-            self.round()
-            self.clock.advance(200)
-        self.wait_until(self.settled)
+        self.wait_until(self._same_tasks_for(15))
         self.check()
         self.checker.engines(self.disks.values())
         self.checker.nothing_expired(self.workers, watermarks_ms)

@@ -83,6 +83,15 @@ def test_marks_of_before_a_start_stay_but_nobody_is_idle() -> None:
     assert clocks.mark() == Mark(20, False)
 
 
+def test_an_idle_mark_that_was_under_way_over_our_start_is_raised_to_nothing_of_before_it() -> None:
+    """Nobody knows when the marks of the last commit were told: perhaps after it was said."""
+    clocks = UpstreamClocks(2, 1_000, [50, 20])
+    assert told(clocks, 1, 30, idle=True, at_ms=100) == Mark(30, False)
+    told(clocks, 0, 50, idle=False, at_ms=200)
+    assert told(clocks, 1, 30, idle=True, at_ms=150) == Mark(30, False), "said before the other"
+    assert told(clocks, 1, 30, idle=True, at_ms=200) == Mark(50, False)
+
+
 def test_more_upstream_tasks_than_known_join_the_vector() -> None:
     clocks = UpstreamClocks(1, 1_000, [50])
     assert told(clocks, 2, 70, idle=False) == Mark(NO_TIME_MS, False)

@@ -75,9 +75,8 @@ class UpstreamClocks:
     def _grow(self, tasks: int) -> None:
         self.marks_ms += [NO_TIME_MS] * (tasks - len(self.marks_ms))
         self.idle_until_ms += [NO_TIME_MS] * (len(self.marks_ms) - len(self.idle_until_ms))
-        while len(self._told) < len(self.marks_ms):
-            begun_ms = self.marks_ms[len(self._told)]
-            self._told.append([(NO_TIME_MS, begun_ms)])  # of the last commit: long ago
+        # Nobody knows when the marks of the last commit were told: they count for no idle task.
+        self._told += [[] for _ in range(len(self.marks_ms) - len(self._told))]
 
     def hear(self, marker: Marker, said_at_ms: int) -> None:
         """Note a marker. A mark never goes back; only whether its task is idle may."""
@@ -85,9 +84,9 @@ class UpstreamClocks:
         self._grow(task + 1)
         if idle:
             ms = max(ms, self._others(task, said_at_ms).ms)
-        if ms > self.marks_ms[task]:
-            self.marks_ms[task] = ms
-            told = self._told[task]
+        self.marks_ms[task] = max(self.marks_ms[task], ms)
+        told = self._told[task]
+        if not told or ms > told[-1][1]:
             told.append((said_at_ms, ms))
             while len(told) > 1 and told[1][0] <= said_at_ms - KEEP_MS:
                 del told[0]
@@ -103,11 +102,8 @@ class UpstreamClocks:
         )
 
     def _mark_by(self, task: int, at_ms: int) -> int:
-        told = self._told[task]
-        known = [ms for said_at_ms, ms in told if said_at_ms <= at_ms]
-        if known:
-            return known[-1]
-        return NO_TIME_MS if told else self.marks_ms[task]
+        known = [ms for said_at_ms, ms in self._told[task] if said_at_ms <= at_ms]
+        return known[-1] if known else NO_TIME_MS
 
     def mark(self) -> Mark:
         idle_until_ms = min(self.idle_until_ms, default=NO_TIME_MS)
