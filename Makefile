@@ -10,13 +10,16 @@ RATE ?=
 SEED ?=
 SEEDS ?= 300
 FIRST ?= 0
+# `make heroku-sim` passes these and RATE on; see .venv/bin/python -m devstack heroku-sim --help
+PLAN ?=
+SERVICES ?=
 # `make chaos` passes these and RATE on; see .venv/bin/python -m devstack chaos --help
 SECONDS ?=
 GUARANTEE ?=
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format smoke chaos sim bench bench-faults soak docs lock clean
+.PHONY: help setup run test check check-other format smoke chaos sim heroku-sim test-heroku bench bench-faults soak docs lock clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -38,6 +41,9 @@ check: setup ## format, lint, types, import contracts, unit tests
 	@.venv/bin/lint-imports
 	@$(PY) -m pytest -q tests/architecture tests/budget tests/parity tests/unit
 
+check-other: setup ## the unit tests on the other Python: 3.11 where .venv has 3.12, and the reverse
+	@$(PY) -m tools.other_python
+
 format: setup ## put the code into the one format, mend what ruff can mend
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
@@ -51,6 +57,12 @@ chaos: setup ## the word count under kills and outages, recounted (SECONDS=300 G
 sim: setup ## histories by seed on a broker in memory (SEED=17 tells one; SEEDS=500 FIRST=900000 plays many)
 	@$(PY) -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST))
 
+heroku-sim: setup ## a broker with TLS, rights and quotas as on Heroku, and the commands of `heroku` (PLAN=standard-0 SERVICES=1 RATE=20)
+	@exec $(PY) -m devstack heroku-sim $(if $(PLAN),--plan $(PLAN)) $(if $(SERVICES),--services) $(if $(RATE),--rate $(RATE))
+
+test-heroku: setup ## the tests on that broker alone
+	@$(PY) -m pytest -m "not long and not java" --timeout 300 -n 2 --dist loadfile tests/heroku
+
 bench: setup ## ours against Java Kafka Streams
 	@$(PY) -m benchmarks.run
 
@@ -59,6 +71,7 @@ bench-faults: setup ## ours and Java under kills, stops, scaling and restores (t
 	@$(PY) -m benchmarks.takeover --standbys 0 --entries 250000
 	@$(PY) -m benchmarks.rebalance
 	@$(PY) -m benchmarks.restore
+	@$(PY) -m benchmarks.restore --threads 2
 	@$(PY) -m benchmarks.guarantees
 
 soak: setup ## the long trials, at full length

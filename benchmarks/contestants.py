@@ -108,31 +108,40 @@ def _java_tasks(child: Child) -> Tasks:
     return frozenset(said[-1].split() if said else ())
 
 
-def streamcore(job: Job) -> Launch:
-    """Return how ours is started: the aggregator as it ships, one process, metrics served."""
-    port = free_port()
-    variables = {
-        "KAFKA_URL": f"kafka://{job.bootstrap}",
-        "AGGREGATOR_APPLICATION_ID": job.application_id,
-        "STREAMCORE_PROCESSING_GUARANTEE": job.guarantee,
-        "STREAMCORE_COMMIT_INTERVAL_MS": str(job.commit_interval_ms),
-        "STREAMCORE_STATE_DIR": str(job.state_dir),
-        "AGGREGATOR_WORDS_TOPIC": job.words_topic,
-        "AGGREGATOR_COUNTS_TOPIC": job.counts_topic,
-        "AGGREGATOR_METRICS_PORT": str(port),
-    }
-    if job.group is not None:
-        variables["STREAMCORE_SESSION_TIMEOUT_MS"] = str(job.group.session_timeout_ms)
-        variables["STREAMCORE_NUM_STANDBY_REPLICAS"] = str(job.group.standbys)
+def ours(processes: int = 1) -> Contestant:
+    """Return how ours is started: the aggregator as it ships, metrics served."""
 
-    def tasks(_child: Child) -> Tasks:
-        try:
-            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-                return frozenset(_TASK_OF_METRIC.findall(answer.read().decode()))
-        except (URLError, TimeoutError):
-            return frozenset()
+    def launch(job: Job) -> Launch:
+        port = free_port()
+        variables = {
+            "KAFKA_URL": f"kafka://{job.bootstrap}",
+            "AGGREGATOR_APPLICATION_ID": job.application_id,
+            "STREAMCORE_PROCESSING_GUARANTEE": job.guarantee,
+            "STREAMCORE_COMMIT_INTERVAL_MS": str(job.commit_interval_ms),
+            "STREAMCORE_STATE_DIR": str(job.state_dir),
+            "STREAMCORE_NUM_STREAM_THREADS": str(processes),
+            "AGGREGATOR_WORDS_TOPIC": job.words_topic,
+            "AGGREGATOR_COUNTS_TOPIC": job.counts_topic,
+            "AGGREGATOR_METRICS_PORT": str(port),
+        }
+        if job.group is not None:
+            variables["STREAMCORE_SESSION_TIMEOUT_MS"] = str(job.group.session_timeout_ms)
+            variables["STREAMCORE_NUM_STANDBY_REPLICAS"] = str(job.group.standbys)
 
-    return Launch([sys.executable, "-m", "aggregator"], variables, tasks)
+        def tasks(_child: Child) -> Tasks:
+            try:
+                with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                    return frozenset(_TASK_OF_METRIC.findall(answer.read().decode()))
+            except (URLError, TimeoutError):
+                return frozenset()
+
+        return Launch([sys.executable, "-m", "aggregator"], variables, tasks)
+
+    return launch
+
+
+streamcore: Contestant = ours()
+"""One process, which is what ships."""
 
 
 def environment(launch: Launch) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 Both starts are of the same process over the same topics, each with a few records to count, and
 each lasts until those are committed. What the empty disk adds is the restore; the rate is the
-changelog's entries by that. Java does the same beside ours, over the same entries.
+changelog's entries by that. Java does the same beside ours, over the same entries, with as many
+threads as ours has processes.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from statistics import median
 
 from benchmarks import results
 from benchmarks.broker import at_hand
-from benchmarks.contestants import JAVA, OURS, Contestant, java, streamcore
+from benchmarks.contestants import JAVA, OURS, Contestant, java, ours
 from benchmarks.jvm import CompileError, compile_java
 from benchmarks.live import live_pairs
 from benchmarks.measure import RunError
@@ -24,14 +25,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.restore", description=__doc__)
     parser.add_argument("--entries", type=int, default=1_000_000, help="(word, window) pairs")
     parser.add_argument("--rounds", type=int, default=3, help="restores of each")
+    parser.add_argument("--threads", type=int, default=1, help="of Java; processes of ours")
     parser.add_argument("--peer", choices=(JAVA, "none"), default=JAVA, help="beside whom")
     parser.add_argument("--record", action="store_true", help="add a row to RESULTS.md")
     options = parser.parse_args(arguments)
     rates: dict[str, float] = {}
     try:
-        contestants: dict[str, Contestant] = {OURS: streamcore}
+        contestants: dict[str, Contestant] = {OURS: ours(options.threads)}
         if options.peer == JAVA:
-            contestants[JAVA] = java(compile_java("WordCount"))
+            contestants[JAVA] = java(compile_java("WordCount"), options.threads)
         with at_hand("restore") as broker:
             for who, contestant in contestants.items():
                 took_s = _restores(broker, who, contestant, options.entries, options.rounds)
@@ -44,7 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
         last = f"{last} ratio={rates[OURS] / rates[JAVA]:.2f}"
     if options.record:
         results.append(
-            f"restore of {options.entries} entries, medians of {options.rounds} rounds", last
+            f"restore of {options.entries} entries, {options.threads} threads,"
+            f" medians of {options.rounds} rounds",
+            last,
         )
     sys.stdout.write(last + "\n")
     return 0

@@ -22,7 +22,7 @@ import sink.settings
 import sink.topology
 from streamcore import Topology
 from streamcore.runtime import lifecycle as worker_lifecycle
-from streamcore.runtime.metrics import DESCRIPTIONS
+from streamcore.runtime.metrics import DESCRIPTIONS, LABELS
 from streamcore.settings import ServiceSettings, Variable, variables
 from streamcore.task import lifecycle as task_lifecycle
 
@@ -38,10 +38,19 @@ Everything is read from environment variables; [.env.example](../../.env.example
 copy. A setting of the engine has the name of its field in `StreamsConfig`. For one service alone
 put `INGEST_`, `AGGREGATOR_` or `SINK_` in place of `STREAMCORE_`, or in front of a name that has
 neither: that one wins. An empty variable counts as not set. An unknown name with one of these
-prefixes is refused at the start."""
+prefixes is refused at the start.
+
+What no variable sets has its default: the service's own, else the one that suits the place, else
+the one in the table. A dyno (`DYNO` is set) gives `instance`, `log_format` `logfmt`,
+`metrics_log_interval_ms` 20000, and by its memory (`DYNO_RAM`, or 512 MB) `memory_limit_bytes`,
+nine tenths of it, and `cache_max_bytes`, a sixteenth; several worker processes share both.
+`heroku local` and honcho give `instance`."""
 METRICS: Final = """\
-Served at `http://127.0.0.1:<STREAMCORE_METRICS_PORT>/metrics` in Prometheus' format, and brought up
-to date at each commit. What to do about them is in [OPERATIONS.md](../OPERATIONS.md)."""
+Served at `http://127.0.0.1:<STREAMCORE_METRICS_PORT>/metrics` in Prometheus' format. Counters are
+brought up to date at each commit, gauges once a second. A series of a task, a store or a partition
+is told by the worker that has it, and gone at once when the group takes it away. How many series
+there are depends on neither keys nor time. What to do about them is in
+[OPERATIONS.md](../OPERATIONS.md)."""
 TASK_STATES: Final = "From the table in `streamcore/task/lifecycle.py`."
 WORKER_STATES: Final = """\
 From the table in `streamcore/runtime/lifecycle.py`. A listener given to `StreamsApp` hears of each
@@ -113,16 +122,15 @@ def _mermaid(diagram: str) -> list[str]:
 def metrics() -> Iterator[str]:
     """Return the table of the metrics."""
     rows = [
-        (f"`{name}`", "counter" if name.endswith("_total") else "gauge", _labels(name), meaning)
+        (
+            f"`{name}`",
+            "counter" if name.endswith("_total") else "gauge",
+            ", ".join(LABELS.get(name, ())),
+            meaning,
+        )
         for name, meaning in DESCRIPTIONS.items()
     ]
     return _table(("metric", "kind", "labels", "meaning"), rows)
-
-
-def _labels(name: str) -> str:
-    if name == "streamcore_rows_dropped_total":
-        return "task, reason"
-    return "task" if name.startswith("streamcore_task_") else ""
 
 
 # --- settings -----------------------------------------------------------------------------------

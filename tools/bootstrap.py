@@ -136,26 +136,35 @@ def install_poetry() -> None:
     mark.write_text(wanted, encoding="utf-8")
 
 
-def make_venv() -> None:
-    """Make .venv, or make it anew when its Python is gone or the project was moved."""
-    python = VENV / "bin" / "python"
-    mark = VENV / "made-in"
+def make_venv(venv: Path = VENV, program: str = sys.executable, version: str = "") -> None:
+    """Make .venv, or make it anew when its Python is gone or the project was moved.
+
+    Another one is made of `program`, which is of that version.
+    """
+    mark = venv / "made-in"
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        if mark.read_text(encoding="utf-8") == str(VENV):
-            probe = "import sys; assert (3, 11) <= sys.version_info[:2] < (3, 13)"
-            subprocess.run([str(python), "-c", probe], check=True, capture_output=True)
+        if mark.read_text(encoding="utf-8") == str(venv):
+            probe = (
+                "import sys; assert (3, 11) <= sys.version_info[:2] < (3, 13);"
+                'assert sys.argv[1] in ("", "%d.%d" % sys.version_info[:2])'
+            )
+            command = [str(venv / "bin" / "python"), "-c", probe, version]
+            subprocess.run(command, check=True, capture_output=True)
             return
-    shutil.rmtree(VENV, ignore_errors=True)
-    command = [sys.executable, "-m", "venv", "--without-pip", str(VENV)]
-    run("making .venv", command, show_none, clean_env())
-    mark.write_text(str(VENV), encoding="utf-8")
+    shutil.rmtree(venv, ignore_errors=True)
+    command = [program, "-m", "venv", "--without-pip", str(venv)]
+    run(f"making {venv.name}", command, show_none, clean_env())
+    mark.write_text(str(venv), encoding="utf-8")
 
 
-def install_packages() -> None:
-    """Make .venv hold what poetry.lock says, no more and no less."""
-    say("installing packages into .venv")
+def install_packages(venv: Path = VENV) -> None:
+    """Make an environment hold what poetry.lock says, no more and no less."""
+    say(f"installing packages into {venv.name}")
+    env = poetry_env()
+    if venv != VENV:  # without this Poetry takes the one that is called .venv
+        env["VIRTUAL_ENV"] = str(venv)
     command = [poetry_program(), "sync", "--no-interaction", "--no-ansi"]
-    run("installing packages", command, Installed(), poetry_env())
+    run("installing packages", command, Installed(), env)
 
 
 def fetch_jars() -> None:

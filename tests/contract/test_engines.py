@@ -1,5 +1,6 @@
 """Memory and LevelDB keep the same contract; what only a disk can do wrong is tested beside it."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -169,3 +170,18 @@ def test_a_place_that_cannot_be_a_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"in the way")
     with pytest.raises(StateDirError, match="cannot be used"):
         LevelDbEngine(tmp_path / "file" / "store")
+
+
+def test_a_folder_that_somebody_has_removed_has_no_size_and_ends_nothing(tmp_path: Path) -> None:
+    engine = LevelDbEngine(tmp_path / "store")
+    engine.write(ROWS[:100], Position(1, "id"))
+    assert engine.size_bytes() > 5_000
+    shutil.rmtree(tmp_path / "store")
+    assert engine.size_bytes() == 0
+    engine.close()
+
+
+def test_the_size_of_a_store_in_memory_is_told_from_some_of_its_rows() -> None:
+    engine = MemoryEngine()
+    engine.write(ROWS, Position(1, "id"))
+    assert engine.size_bytes() == len(ROWS) * 56

@@ -24,7 +24,9 @@ from streamcore.errors import (
     NotDeliveredError,
     ProducerFencedError,
     ProductionError,
+    Recovery,
     RetriableError,
+    StreamsError,
     TopicError,
 )
 from streamcore.model import OffsetAndMetadata, Refused, Send, TopicPartition
@@ -173,6 +175,19 @@ class TestRealBroker(GroupContract):
                 source = TopicPartition(topic, i)
                 assert log.values(source) == expected
                 assert log.headers[source] == [(("i", key),) for key in expected]
+
+    def test_a_session_that_the_broker_refuses_is_no_matter_of_trying_again(self) -> None:
+        # Its default for the longest one is half an hour.
+        cluster = self.cluster(
+            self.name("group"), session_timeout_ms=3_000_000, max_poll_interval_ms=3_000_000
+        )
+        with self.topic() as topic:
+            member = Member(cluster.consumer())
+            member.consumer.subscribe([topic], member)
+            with pytest.raises(StreamsError, match="session_timeout_ms must lie") as caught:
+                poll_until(lambda: False, member.poll, polls_max=100)
+            assert caught.value.recovery is Recovery.STOP
+            member.consumer.close()
 
     def test_timestamps_at_the_edge(self) -> None:
         with self.topic() as topic, self.plain() as (_, producer, reader):

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tools import other_python
 
 from devstack.places import ROOT
 
@@ -94,11 +95,44 @@ def test_the_python_asked_for_goes_first() -> None:
     assert done.stdout.strip() == sys.executable
 
 
+def test_only_the_version_that_is_asked_for_will_do() -> None:
+    mine = "{}.{}".format(*sys.version_info[:2])
+    found = [
+        subprocess.run(
+            ["/bin/sh", str(ROOT / "tools" / "find-python"), version],
+            env={"PATH": "", "PYTHON": sys.executable},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for version in (mine, "3.10")
+    ]
+    assert found[0].stdout.strip() == sys.executable
+    assert found[1].returncode == 1
+    assert "install Python 3.10" in found[1].stderr
+
+
+def test_without_the_other_python_one_line_says_that_its_tests_were_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(other_python, "find", asked.append)
+    assert other_python.main() == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("SKIPPED: ")
+    assert printed.count("\n") == 1
+    assert asked == [("3.11" if sys.version_info >= (3, 12) else "3.12")]
+
+
 def test_no_file_names_the_host_of_a_registry() -> None:
     hosts = ("pypi" + ".org", "pythonhosted" + ".org", "repo1.maven", "repo.maven")
     tracked = [
         *ROOT.glob("*.*"),
-        *(path for folder in ("tools", "devstack", ".ci") for path in (ROOT / folder).rglob("*")),
+        *(
+            path
+            for folder in ("tools", "devstack", ".ci", "bin", "tests/deploy")
+            for path in (ROOT / folder).rglob("*")
+        ),
     ]
     guilty = [
         str(path)

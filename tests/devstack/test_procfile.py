@@ -80,7 +80,7 @@ def test_what_is_no_scale_is_refused(text: str) -> None:
 def test_the_projects_own_procfile_starts_the_three_services() -> None:
     found = read_procfile(ROOT / "Procfile")
     assert found.services == ("ingest_worker", "aggregator_worker", "sink_worker")
-    assert found.release == "python -m sink migrate"
+    assert found.release == "python -m sink migrate && python -m streamcore doctor --release"
     assert not any("poetry" in command for command in found.commands.values())
 
 

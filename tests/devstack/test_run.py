@@ -60,7 +60,7 @@ with open(os.environ["ENDS"], "a") as ends:
     ends.write(os.environ["HONCHO_PROCESS_NAME"] + "\\n")
 """
 PROCFILE = """\
-release: python -m sink migrate
+release: python -m sink migrate && echo "all of the line" > released
 ingest_worker: python -m ingest
 aggregator_worker: python -m aggregator
 sink_worker: python -m sink
@@ -164,6 +164,7 @@ def test_counts_are_shown_and_sigterm_ends_all_of_it_in_order(stack: Stack) -> N
     code, output = end_of(run)
     assert code == 0, output
     assert output.endswith("everything has stopped\n")
+    assert (stack.folder / "released").read_text(encoding="utf-8") == "all of the line\n"
     assert stack.ends == [
         "feed",
         "ingest_worker.1",
@@ -222,7 +223,7 @@ def test_a_service_that_dies_ends_everything_and_its_last_words_are_shown(stack:
 def test_a_migration_that_fails_is_one_line(stack: Stack) -> None:
     code, output = end_of(stack.start(MIGRATE_CODE="3"))
     assert code == 1
-    assert re.search(r"^error: `python -m sink migrate` failed with exit code 3", output, re.M)
+    assert re.search(r"^error: `python -m sink migrate .*` failed with exit code 3", output, re.M)
     assert "Traceback" not in output
     assert stack.processes() == []
 

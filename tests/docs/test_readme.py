@@ -81,6 +81,7 @@ def test_every_command_has_a_test_here() -> None:
         "python pages.py",
         "make sim",  # tests/sim
         "make chaos",  # tests/chaos
+        "bin/setup sushi basic-0",  # tests/deploy
     ]
     assert set(FILES) == {"pages.py", "test_pages.py"}
 

@@ -4,14 +4,15 @@ Nothing is lost, nothing is written twice, and nobody ends because of it.
 """
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from tests.integration import stops, trials
+from tests.integration import database_outages, stops, trials
 from tests.integration.conftest import MakeStack
+from tests.integration.database_outages import running, wait_for
 from tests.integration.harness import COUNTS, SINK, Stack, wait_until
 from tests.integration.stops import counted
 
@@ -19,31 +20,6 @@ from devstack.processes import Child
 
 if TYPE_CHECKING:
     from devstack.postgres import Database
-
-
-def running(stack: Stack, **settings: str) -> Child:
-    stack.settings |= {
-        "STREAMCORE_COMMIT_INTERVAL_MS": "200",
-        "STREAMCORE_SESSION_TIMEOUT_MS": "3000",
-        **settings,
-    }
-    stack.create(COUNTS, partitions=1)
-    stack.migrate()
-    stack.produce(COUNTS, [counted("ant", 1), counted("bee", 1)])
-    sink = stack.start("sink", "-a")
-    wait_for(stack, sink, ant=1, bee=1)
-    return sink
-
-
-def wait_for(stack: Stack, *sinks: Child, **wanted: int) -> None:
-    """Wait until the table holds just these counts, and the group their offsets."""
-    counts = {(word, 0): number for word, number in wanted.items()}
-    wait_until(
-        lambda: stack.counts_in_database() == counts,
-        lambda: f"{counts}, they are {stack.counts_in_database()}",
-        alive=sinks,
-    )
-    stack.wait_for_lag_0(SINK, alive=sinks)
 
 
 @pytest.fixture
@@ -65,37 +41,11 @@ def test_a_database_server_that_is_restarted(
     broker: object, stacks: MakeStack, own_database: "Database", ends: str
 ) -> None:
     stack = stacks(broker, database_url=own_database.url)
-    sink = running(stack)
-    before = trials.members(stack, SINK)
-    end: Callable[[], Any] = getattr(own_database, ends)
-    stack.produce(COUNTS, [counted("ant", 2)])
-    end()
-    stack.produce(COUNTS, [counted("ant", 3), counted("cow", 1)])
-    wait_until(lambda: "is away" in sink.tail(40), "word of the outage", alive=[sink])
-    own_database.start()
-    wait_for(stack, sink, ant=3, bee=1, cow=1)
-    assert trials.members(stack, SINK) == before
-    stack.stop(sink)
+    database_outages.server_restarted(stack, own_database, ends, away_s=0)
 
 
 def test_a_read_only_period(database: "Database", with_table: Stack) -> None:
-    stack = with_table
-    sink = running(stack)
-    before = trials.members(stack, SINK)
-    name = stack.database_url.rpartition("/")[2]
-    sessions = f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'"
-    with psycopg.connect(database.url, autocommit=True) as connection:
-        connection.execute(f"alter database {name} set default_transaction_read_only = on")
-        connection.execute(sessions)  # the setting is for new sessions
-        stack.produce(COUNTS, [counted("ant", 2), counted("cow", 1)])
-        wait_until(lambda: "read-only" in sink.tail(40), "word of it", alive=[sink])
-        assert stack.counts_in_database() == {("ant", 0): 1, ("bee", 0): 1}
-        assert sum(stack.lag(SINK).values()) == 2
-        connection.execute(f"alter database {name} set default_transaction_read_only = off")
-        connection.execute(sessions)
-    wait_for(stack, sink, ant=2, bee=1, cow=1)
-    assert trials.members(stack, SINK) == before
-    stack.stop(sink)
+    database_outages.read_only(with_table, database, away_s=0)
 
 
 def test_a_deadlock_makes_the_batch_be_written_again(with_table: Stack) -> None:

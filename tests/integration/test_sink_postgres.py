@@ -1,13 +1,16 @@
 """The sink against a real PostgreSQL."""
 
+import contextlib
 import itertools
 import os
 import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +148,44 @@ class TestContract(ExternalStoreContract):
 
     def key(self, word: str) -> Any:
         return windowed(word)
+
+
+# --- the way in -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ({"password": "s3cret"}, "password authentication failed"),
+        ({"username": "nobody"}, "nobody"),
+        ({"database": "nowhere"}, 'database "nowhere" does not exist'),
+    ],
+)
+def test_a_wrong_address_is_waited_out_for_a_while_and_no_longer(
+    home: Home, part: dict[str, Any], says: str
+) -> None:
+    database = Database(database_url(home.url).set(**part), replace(QUICK, refused_s=0.3))
+    with pytest.raises(RetriableError, match=says), database.transaction():
+        pass
+    with pytest.raises(ConfigError, match=f"does not let us in: .*{says}") as caught:
+        until_it_is_given_up(database)
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+    database.close()
+
+
+def until_it_is_given_up(database: Database) -> None:
+    for _ in range(1_000):
+        with contextlib.suppress(RetriableError), database.transaction():
+            raise AssertionError("it lets us in")
+
+
+def test_a_database_that_is_away_is_not_a_wrong_address(home: Home) -> None:
+    database = home.database(replace(QUICK, refused_s=0.0))
+    away = pytest.raises(RetriableError, match="not currently accepting")
+    with home.away(), away, database.transaction():
+        pass
+    with database.transaction():
+        pass
 
 
 # --- rows -----------------------------------------------------------------------------------

@@ -79,7 +79,12 @@ def counted(stack: Stack, parent: Child, times: int) -> None:
 def test_two_share_the_work_one_is_replaced_and_a_signal_to_the_parent_ends_all(
     stack: Stack,
 ) -> None:
-    parent = shared(stack, STREAMCORE_WORKER_FAILURE="replace")
+    parent = shared(
+        stack,
+        STREAMCORE_WORKER_FAILURE="replace",
+        STREAMCORE_INSTANCE="both.1",
+        STREAMCORE_METRICS_LOG_INTERVAL_MS="1000",
+    )
     stack.produce(WORDS, some_words(3))
     counted(stack, parent, 3)
     rows = "streamcore_rows_processed_total"
@@ -95,6 +100,13 @@ def test_two_share_the_work_one_is_replaced_and_a_signal_to_the_parent_ends_all(
     ]  # fmt: skip
     for number in (1, 2):
         assert re.search(rf"tasks of this generation .*worker={number}\b", parent.tail(10_000))
+
+    # The parent tells the numbers of both as one, the memory of all three processes.
+    told = [row for row in parent.tail(10_000).splitlines() if "#streamcore." in row]
+    assert all(row.startswith("source=both.1 ") for row in told)
+    assert any(f" sample#streamcore.tasks={TASKS}" in row for row in told)
+    assert all(int(n) > 40e6 for n in re.findall(r"process_rss_bytes=(\d+)", " ".join(told)))
+    assert int(re.findall(r"process_rss_bytes=(\d+)", told[-1])[0]) > 120e6
 
     first = pids(parent)
     os.kill(first[2], signal.SIGKILL)
@@ -120,7 +132,7 @@ def test_when_one_is_killed_the_rest_stops_well_and_the_parent_says_which(stack:
     assert parent.returncode == 1
     log = parent.tail(10_000)
     assert re.search(r"worker process died .*how=SIGKILL .*worker=1\b", log)
-    assert re.search(r"stopped .*committed=True +worker=2\b", log)
+    assert re.search(r"stopped .*committed=True .*worker=2\b", log)
     assert not lives(pids(parent)[2])
 
 
@@ -132,7 +144,7 @@ def test_when_the_parent_is_killed_its_workers_drain_and_leave(stack: Stack) -> 
     wait_until(lambda: not any(map(lives, workers)), "the workers' end", patience_s=25)
     log = parent.tail(10_000)
     for number in (1, 2):
-        assert re.search(rf"stopped .*committed=True +worker={number}\b", log)
+        assert re.search(rf"stopped .*committed=True .*worker={number}\b", log)
 
 
 # -- whatever happens ----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from devstack.kafka import Broker
 from devstack.pytest_plugin import Names
 from devstack.topics import Topic, create_topics
 
+IDLE_STOP_S = 5.0
 PARTITIONS = 4
 LINES = [
     (number % PARTITIONS, f"Line {number}", 1_700_000_000_000 + number) for number in range(40)
@@ -104,7 +105,7 @@ def test_lines_become_words_in_their_own_partition_and_a_signal_ends_it(ingest: 
     with ingest.start() as worker:
         words = ingest.words(len(WORDS))
         worker.send_signal(signal.SIGTERM)
-        _, log = worker.communicate(timeout=30)
+        _, log = worker.communicate(timeout=IDLE_STOP_S)
     assert worker.returncode == 0, log
     for partition in range(PARTITIONS):
         came = [word for word in words if word[0] == partition]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration import kills, meetings, restores, stops, storms
+from tests.integration import idle, kills, lags, meetings, restores, stops, storms
 from tests.integration.conftest import MakeStack, stack, stacks, table
 from tests.integration.harness import Stack
 
@@ -58,3 +58,23 @@ def test_a_worker_killed_while_the_broker_is_away_for_5_min(
     tmp_path: Path, stacks: MakeStack
 ) -> None:
     meetings.killed_while_the_broker_is_away(tmp_path, stacks, away_s=300)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_lag_is_told_by_its_owner_alone_and_not_by_50_000_words(
+    stack: Stack, guarantee: str
+) -> None:
+    lags.metrics_follow_their_partitions(stack, guarantee, words=50_000)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_ten_minutes_without_input(
+    broker: "Broker", stacks: MakeStack, table: str, guarantee: str
+) -> None:
+    idle.idle_services(
+        stacks(broker, database_url=table),
+        guarantee,
+        warm_up_s=60,
+        idle_s=600,
+        growth_bytes=idle.GROWTH_BYTES_MAX,
+    )

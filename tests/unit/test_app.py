@@ -13,7 +13,7 @@ from tests.unit.runtime.simulated import NAMES, START_MS, Cluster, word_count
 
 from streamcore.adapters.log_output import configure_logging
 from streamcore.adapters.system import StopSignals
-from streamcore.app import LagInfo, StreamsApp, slot_name, worker_settings
+from streamcore.app import LagInfo, StreamsApp, instance_name, slot_name, worker_settings
 from streamcore.config import StreamsConfig
 from streamcore.errors import DeserializationError, TopicError
 from streamcore.runtime.lifecycle import WorkerState
@@ -222,16 +222,21 @@ def test_a_worker_is_told_what_the_configuration_says() -> None:
 def test_the_name_of_a_slot_is_legal_everywhere_and_one_folders_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("DYNO", "worker.1")
-    name = slot_name(str(tmp_path), 3)
+    def slot(instance: str, folder: str, number: int) -> str:
+        config = StreamsConfig(application_id="a", bootstrap_servers="h:1", instance=instance)
+        return slot_name(instance_name(config), folder, number)
+
+    name = slot("worker.1", str(tmp_path), 3)
     assert re.fullmatch(r"worker\.1-[0-9a-f]{8}-3", name)
-    assert slot_name(str(tmp_path / "other"), 3) != name
+    assert slot("worker.1", str(tmp_path / "other"), 3) != name
     monkeypatch.chdir(tmp_path)
-    assert slot_name(".", 3) == name
-    monkeypatch.setenv("DYNO", "a host/ü")
-    assert re.fullmatch(r"a-host---[0-9a-f]{8}-0", slot_name(".", 0))
-    monkeypatch.delenv("DYNO")
-    assert re.fullmatch(r"[A-Za-z0-9._-]+-[0-9a-f]{8}-0", slot_name(".", 0))
+    assert slot("worker.1", ".", 3) == name
+    assert re.fullmatch(
+        r"worker-23z34x56y-w78k9-[0-9a-f]{8}-0", slot("worker-23z34x56y-w78k9", ".", 0)
+    )
+    monkeypatch.setenv("DYNO", "worker.2")  # the environment is read where settings are
+    assert "worker.2" not in slot("", ".", 0)
+    assert re.fullmatch(r"[A-Za-z0-9._-]+-[0-9a-f]{8}-0", slot("", ".", 0))
 
 
 def test_a_program_that_has_set_up_its_log_keeps_it() -> None:

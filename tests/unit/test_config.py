@@ -7,8 +7,10 @@ import pytest
 from streamcore.config import FORBIDDEN_KAFKA_SETTINGS, Brokers, StreamsConfig, parse_kafka_url
 from streamcore.errors import ConfigError
 
-PEM = "-----BEGIN THING-----\nabc\n-----END THING-----\n"
-TLS = {"kafka_trusted_cert": PEM, "kafka_client_cert": PEM, "kafka_client_cert_key": PEM}
+CERT = "-----BEGIN CERTIFICATE-----\nYWJj\n-----END CERTIFICATE-----\n"
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n"
+TLS = {"kafka_trusted_cert": CERT, "kafka_client_cert": CERT, "kafka_client_cert_key": KEY}
+URL = {"bootstrap_servers": "", "kafka_url": "kafka+ssl://h:9096"}
 
 
 def config(**settings: Any) -> StreamsConfig:
@@ -53,6 +55,11 @@ def test_a_kafka_url_is_understood(url: str, brokers: Brokers) -> None:
         ("ssl://h1:9092", "must begin with"),
         ("kafka://h1:1,kafka+ssl://h2:1", "mixed"),
         ("kafka://user:secret@h1:1", "holds a user"),
+        ("kafka://h1:1?password=secret", "broker 1 must be host:port"),
+        ("kafka://h1:1 kafka://h2:1", "broker 1 must be host:port"),
+        ("kafka://h1:1;secret", "broker 1 must be host:port"),
+        ("kafka+ssl://h1", "broker 1 (h1) must be host:port"),
+        ("kafka+tls://h1:1", "must begin with"),
     ],
 )
 def test_a_kafka_url_that_cannot_be_used_is_told_in_one_line(url: str, word: str) -> None:
@@ -62,6 +69,11 @@ def test_a_kafka_url_that_cannot_be_used_is_told_in_one_line(url: str, word: str
     assert problem.startswith("KAFKA_URL: ")
     assert word in problem
     assert "secret" not in problem
+
+
+def test_a_faulty_kafka_url_is_told_by_the_name_of_its_setting() -> None:
+    (problem,) = problems(bootstrap_servers="", kafka_url="kafka://h")
+    assert problem == "kafka_url: broker 1 (h) must be host:port"
 
 
 def test_every_problem_is_told_at_once() -> None:
@@ -121,19 +133,58 @@ def test_settings_that_would_break_a_promise_are_refused(name: str, scope: str) 
 
 
 def test_tls_needs_all_three_texts_and_texts_they_must_be() -> None:
-    url = {"bootstrap_servers": "", "kafka_url": "kafka+ssl://h:9096"}
-    assert config(**url, **TLS).brokers == Brokers("h:9096", tls=True)
+    assert config(**URL, **TLS).brokers == Brokers("h:9096", tls=True)
     for name in TLS:
-        (problem,) = problems(**url, **{**TLS, name: ""})
+        (problem,) = problems(**URL, **{**TLS, name: ""})
         assert name.upper() in problem
-        (problem,) = problems(**url, **{**TLS, name: "/etc/secret.pem"})
+        (problem,) = problems(**URL, **{**TLS, name: "/etc/secret.pem"})
         assert name in problem
         assert "secret" not in problem
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        CERT,
+        CERT + CERT,
+        CERT.replace("\n", "\\n"),
+        CERT.replace("\n", "\r\n"),
+        CERT.rstrip() + CERT,
+    ],
+)
+def test_certificates_come_in_one_or_two_with_any_line_ends(text: str) -> None:
+    assert config(**URL, **TLS | {"kafka_trusted_cert": text}).brokers.tls
+
+
+@pytest.mark.parametrize("length", range(len("-----BEGIN "), len(KEY.rstrip())))
+def test_a_key_that_is_cut_off_is_told_without_showing_it(length: int) -> None:
+    (problem,) = problems(**URL, **TLS | {"kafka_client_cert_key": KEY[:length]})
+    assert problem.startswith("kafka_client_cert_key must be PEM text, and it is cut off")
+
+
+@pytest.mark.parametrize("rest", ["-----BEGIN ", CERT.splitlines()[0], CERT[:-3]])
+def test_a_second_certificate_that_is_cut_off_is_told(rest: str) -> None:
+    (problem,) = problems(**URL, **TLS | {"kafka_trusted_cert": CERT + rest})
+    assert "kafka_trusted_cert" in problem
+    assert "cut off" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("kafka_client_cert_key", CERT, "must be a private key"),
+        ("kafka_client_cert", KEY, "must be certificates"),
+        ("kafka_trusted_cert", CERT + KEY, "must be certificates"),
+    ],
+)
+def test_a_key_in_the_place_of_a_certificate_is_told(name: str, text: str, words: str) -> None:
+    (problem,) = problems(**URL, **TLS | {name: text})
+    assert problem.startswith(f"{name} {words}")
+    assert "c2VjcmV0" not in problem
+
+
 def test_keys_and_client_settings_stay_out_of_the_repr() -> None:
-    url = {"bootstrap_servers": "", "kafka_url": "kafka+ssl://h:9096"}
-    shown = repr(config(**url, **TLS, kafka_settings={"sasl.password": "hunter2"}))
+    shown = repr(config(**URL, **TLS, kafka_settings={"sasl.password": "hunter2"}))
     assert "BEGIN" not in shown
     assert "hunter2" not in shown
 

@@ -14,6 +14,7 @@ from devstack.chaos.options import DEFAULT_SECONDS, GUARANTEES, ChaosOptions
 from devstack.errors import StackError
 from devstack.options import (
     DEFAULT_KAFKA_PORT,
+    DEFAULT_LINES_PER_S,
     DEFAULT_POSTGRES_PORT,
     DEFAULT_RATE,
     RunOptions,
@@ -115,6 +116,45 @@ def chaos(
         seconds=seconds, guarantee=guarantee, rate=rate, seed=seed, folder=folder.resolve()
     )
     raise typer.Exit(Trial(options, typer.echo, stop).go())
+
+
+@app.command("heroku-sim")
+def heroku_sim(
+    plan: Annotated[str, typer.Option(help="basic-0, basic-1, standard-0, ...")] = "basic-0",
+    services: Annotated[
+        bool, typer.Option("--services", help="Create topics and groups, run all services.")
+    ] = False,
+    quotas: Annotated[bool, typer.Option(help="Throttle as the plan does.")] = True,
+    rate: Annotated[
+        float, typer.Option(help="Lines a second, with --services.")
+    ] = DEFAULT_LINES_PER_S,
+    folder: Annotated[Path, typer.Option(help="Where heroku.env and the state are kept.")] = RUN,
+    kafka_port: Annotated[
+        int | None, typer.Option(envvar="KAFKA_PORT", help="The port for Kafka; else any.")
+    ] = None,
+    postgres_port: Annotated[
+        int | None, typer.Option(envvar="POSTGRES_PORT", help="That for PostgreSQL; else any.")
+    ] = None,
+) -> None:
+    """A broker with TLS, rights and quotas as on Heroku, and the commands of `heroku`; Ctrl-C ends.
+
+    Each start is a fresh add-on: no topics, no groups, new certificates.
+    """
+    from devstack.heroku.simulation import Simulation, SimulationOptions  # noqa: PLC0415
+    from devstack.stopping import StopSignals  # noqa: PLC0415
+
+    stop = StopSignals()
+    stop.install()
+    options = SimulationOptions(
+        plan=plan,
+        services=services,
+        throttled=quotas,
+        rate=rate,
+        folder=folder.resolve(),
+        kafka_port=kafka_port,
+        postgres_port=postgres_port,
+    )
+    raise typer.Exit(Simulation(options, typer.echo, stop).go())
 
 
 @app.command()

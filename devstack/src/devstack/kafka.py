@@ -167,13 +167,16 @@ class Broker(Server):
             raise StackError(f"Kafka's folder {self.folder} cannot be formatted: {words}")
 
     def _probe(self) -> Callable[[], bool]:
+        return self._answers_at(self.port)
+
+    def _answers_at(self, port: int) -> Callable[[], bool]:
         clients: list[AdminClient] = []
 
         def is_up() -> bool:
-            if not answers(self.port):
+            if not answers(port):
                 return False
             if not clients:
-                clients.append(_quiet_client(self.bootstrap))
+                clients.append(_quiet_client(f"{LOOPBACK}:{port}"))
             try:
                 return len(clients[0].list_topics(timeout=2).brokers) > 0
             except KafkaException:

@@ -9,6 +9,8 @@ from devstack.places import ROOT, RUN
 from devstack.topics import Topic
 
 DEFAULT_RATE = 200.0
+# Of `make heroku-sim`, far below what basic-0 lets through: a line becomes dozens of records.
+DEFAULT_LINES_PER_S = 10.0
 DEFAULT_KAFKA_PORT = 19_092
 DEFAULT_POSTGRES_PORT = 15_432
 PARTITIONS = 4

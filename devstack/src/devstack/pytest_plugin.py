@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:  # importing these takes a second, which unit tests need not pay
+    from devstack.heroku.broker import HerokuBroker
+    from devstack.heroku.sandbox import Sandbox
     from devstack.kafka import Broker
     from devstack.postgres import Database
 
@@ -28,7 +30,7 @@ TEST_SETTINGS: Mapping[str, str] = {
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-_MARKERS = {"broker": "broker", "database": "postgres"}
+_MARKERS = {"broker": "broker", "heroku_broker": "broker", "database": "postgres"}
 
 
 class Names:
@@ -61,6 +63,29 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Broker]":
     with Broker(folder, settings=dict(TEST_SETTINGS)) as running:
         yield running
     shutil.rmtree(folder / "data", ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def heroku_broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[HerokuBroker]":
+    """A running broker with TLS and rights as on Heroku, shared by the session."""
+    from devstack.heroku.broker import HerokuBroker  # noqa: PLC0415
+
+    folder = tmp_path_factory.mktemp("heroku-kafka")
+    with HerokuBroker(folder, settings=dict(TEST_SETTINGS)) as running:
+        yield running
+    shutil.rmtree(folder / "data", ignore_errors=True)
+
+
+@pytest.fixture
+def heroku(
+    heroku_broker: "HerokuBroker", names: Names, tmp_path_factory: pytest.TempPathFactory
+) -> "Sandbox":
+    """An app of this test's own on a basic plan: no topic, no group, no quota, no database."""
+    from devstack.heroku.sandbox import Sandbox  # noqa: PLC0415
+
+    name = names.prefix.removesuffix("-")
+    folder = tmp_path_factory.mktemp("heroku-account")
+    return Sandbox.make(heroku_broker, folder, name, prefix=f"{name}.")
 
 
 @pytest.fixture(scope="session")

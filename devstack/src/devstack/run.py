@@ -132,7 +132,8 @@ class Run:
     def _release(self) -> None:
         if self._procfile.release is None:
             return
-        child = self._child("release", self._procfile.release, {})
+        # Several commands in one line: the shell stays, as it does on a platform.
+        child = self._start("release", [_SHELL, "-c", self._procfile.release], {})
         if not child.wait(RELEASE_S):
             child.kill()
             raise StackError(f"`{self._procfile.release}` took over {RELEASE_S:.0f} s: {child.log}")

@@ -1,11 +1,15 @@
 """What error codes mean to us."""
 
+from collections.abc import Callable
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streamcore.adapters.kafka_errors import translate
+from streamcore.adapters.kafka_errors import made, translate
 from streamcore.errors import (
     AuthorizationError,
+    ConfigError,
+    GroupRefusedError,
     MemberFencedError,
     ProducerFencedError,
     Recovery,
@@ -32,7 +36,9 @@ from streamcore.errors import (
         (KafkaError(KafkaError._TIMED_OUT, retriable=True), RetriableError),
         (KafkaError(KafkaError._TRANSPORT), RetriableError),
         (KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT), RetriableError),
-        (KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), AuthorizationError),
+        (KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), GroupRefusedError),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), AuthorizationError),
+        (KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, fatal=True), AuthorizationError),
         (KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, fatal=True), StreamsError),
         (KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), TopicError),
         (KafkaError(KafkaError.OFFSET_METADATA_TOO_LARGE), StreamsError),
@@ -55,3 +61,18 @@ def test_what_nobody_knows_stops() -> None:
 def test_a_refused_right_stops_even_where_the_client_calls_it_fatal() -> None:
     error = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, fatal=True)
     assert translate(error, "starting").recovery is Recovery.STOP
+
+
+def failing(code: int) -> Callable[[], None]:
+    def make() -> None:
+        raise KafkaException(KafkaError(code, "ssl.ca.pem failed: not in PEM format?"))
+
+    return make
+
+
+def test_a_client_that_cannot_be_made_of_its_settings_is_a_matter_of_settings() -> None:
+    with pytest.raises(ConfigError, match=r"cannot be set up: ssl\.ca\.pem \(kafka_trusted_cert\)"):
+        made(failing(KafkaError._INVALID_ARG))
+    with pytest.raises(StreamsError, match="making a client") as caught:
+        made(failing(KafkaError._CRIT_SYS_RESOURCE))
+    assert not isinstance(caught.value, ConfigError)

@@ -1,9 +1,14 @@
 """What librdkafka is told, from our settings."""
 
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trustme
+from confluent_kafka import Producer
 
+from streamcore.adapters.kafka_errors import made
 from streamcore.adapters.kafka_settings import (
     admin_settings,
     consumer_settings,
@@ -11,8 +16,20 @@ from streamcore.adapters.kafka_settings import (
     reader_settings,
 )
 from streamcore.config import StreamsConfig
+from streamcore.errors import ConfigError
 
-PEM = "-----BEGIN THING-----\nabc\n-----END THING-----\n"
+CERT = "-----BEGIN CERTIFICATE-----\nYWJjZGVm\nZ2hp\n-----END CERTIFICATE-----\n"
+KEY = CERT.replace("CERTIFICATE", "PRIVATE KEY")
+# What a text becomes on its way through files, command lines and other programs.
+WAYS: dict[str, Callable[[str], str]] = {
+    "as it is": lambda text: text,
+    "literal": lambda text: text.replace("\n", "\\n"),
+    "literal CRLF": lambda text: text.replace("\n", "\\r\\n"),
+    "CRLF": lambda text: text.replace("\n", "\r\n"),
+    "no last line end": lambda text: text.rstrip("\n"),
+    "indented": lambda text: f"\n    {text}".replace("\n", "\n    "),
+    "spaces": lambda text: text.replace("\n", " "),
+}
 
 
 def config(**settings: Any) -> StreamsConfig:
@@ -25,13 +42,13 @@ def test_plain_brokers_are_reached_without_tls() -> None:
     assert not [name for name in settings if name.startswith(("ssl.", "security."))]
 
 
-@pytest.mark.parametrize("text", [PEM, PEM.replace("\n", "\\n"), PEM.replace("\n", "\r\n")])
-def test_tls_checks_the_authority_and_not_the_host_name(text: str) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_tls_checks_the_authority_and_not_the_host_name(way: str) -> None:
     tls = config(
         kafka_url="kafka+ssl://h1:9096,kafka+ssl://h2:9096",
-        kafka_trusted_cert=text,
-        kafka_client_cert=text,
-        kafka_client_cert_key=text,
+        kafka_trusted_cert=WAYS[way](CERT),
+        kafka_client_cert=WAYS[way](CERT),
+        kafka_client_cert_key=WAYS[way](KEY),
     )
     for settings in (
         admin_settings(tls),
@@ -41,10 +58,25 @@ def test_tls_checks_the_authority_and_not_the_host_name(text: str) -> None:
     ):
         assert settings["bootstrap.servers"] == "h1:9096,h2:9096"
         assert settings["security.protocol"] == "ssl"
-        assert settings["ssl.ca.pem"] == settings["ssl.certificate.pem"] == PEM
-        assert settings["ssl.key.pem"] == PEM
+        assert settings["ssl.ca.pem"] == settings["ssl.certificate.pem"] == CERT
+        assert settings["ssl.key.pem"] == KEY
         assert settings["ssl.endpoint.identification.algorithm"] == "none"
         assert "enable.ssl.certificate.verification" not in settings
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("between", ["", "\n", " "])
+def test_both_certificates_of_a_rotation_are_handed_on(way: str, between: str) -> None:
+    text = WAYS[way](f"{CERT}{between}{CERT}")
+    pem = admin_settings(
+        config(
+            kafka_url="kafka+ssl://h:1",
+            kafka_trusted_cert=text,
+            kafka_client_cert=CERT,
+            kafka_client_cert_key=KEY,
+        )
+    )["ssl.ca.pem"]
+    assert [line for line in str(pem).splitlines() if line] == (CERT + CERT).splitlines()
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
@@ -102,3 +134,39 @@ def test_own_settings_reach_the_clients_they_are_meant_for() -> None:
     assert consumer_settings(settled, "g")["fetch.wait.max.ms"] == "9"
     assert reader_settings(settled, "g")["fetch.wait.max.ms"] == 10
     assert reader_settings(settled, "g")["socket.keepalive.enable"] == "false"
+
+
+@pytest.fixture(scope="module")
+def pems() -> dict[str, str]:
+    """Return an authority of today, one of tomorrow, and what the first has issued."""
+    authority, other = trustme.CA(), trustme.CA()
+    issued = authority.issue_cert("worker.example")
+    return {
+        "kafka_trusted_cert": (authority.cert_pem.bytes() + other.cert_pem.bytes()).decode(),
+        "kafka_client_cert": issued.cert_chain_pems[0].bytes().decode(),
+        "kafka_client_cert_key": issued.private_key_pem.bytes().decode(),
+    }
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_openssl_reads_the_texts_however_they_come(way: str, pems: dict[str, str]) -> None:
+    texts = {name: WAYS[way](pem) for name, pem in pems.items()}
+    settled = config(kafka_url="kafka+ssl://127.0.0.1:1", **texts)
+    Producer(dict(producer_settings(settled, None)))  # a text it cannot read fails here
+
+
+@pytest.mark.parametrize(
+    "name", ["kafka_trusted_cert", "kafka_client_cert", "kafka_client_cert_key"]
+)
+def test_a_text_that_openssl_cannot_read_is_told_by_its_setting(
+    name: str, pems: dict[str, str]
+) -> None:
+    begin, lost, *body = pems[name].splitlines()
+    wrong = "\n".join([begin, *body])
+    settled = config(kafka_url="kafka+ssl://127.0.0.1:1", **{**pems, name: wrong})
+    with pytest.raises(ConfigError) as caught:
+        made(lambda: Producer(dict(producer_settings(settled, None))))
+    (problem,) = caught.value.problems
+    assert f"({name})" in problem
+    shown = "".join(traceback.format_exception(caught.value))
+    assert not any(line in shown for line in [lost, *body[:-1]])

@@ -56,7 +56,7 @@ def child(link, number):
             sys.exit(3)
         if BEHAVIOUR == "first-kills-itself" and number == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        link.tell(metrics.samples, {}, at_last=True)
+        link.tell(metrics.samples, {}, at_once=True)
         while not signals.requested or BEHAVIOUR == "stays":
             time.sleep(0.01)
         log.info("down", reason=signals.reason)
@@ -192,6 +192,9 @@ def test_a_replacement_goes_on_and_the_parent_still_ends_well(start: Start) -> N
     again = program.wait_for("up", 3)[-1]
     assert again["worker"] == ups[0]["worker"]
     assert again["pid"] != ups[0]["pid"]
+    program.until(
+        lambda: "streamcore_workers_replaced_total 1.0" in program.metrics(), "word of it"
+    )
     program.process.send_signal(signal.SIGTERM)
     assert program.end() == 0
 
@@ -259,17 +262,17 @@ def test_a_parent_that_does_not_read_delays_nobody_and_what_it_reads_is_whole() 
     big = [Sample("streamcore_tasks", (("task", "x" * 1_000),), 1)] * 2_000
     began_s = time.monotonic()
     for _ in range(20):
-        child.tell(lambda: big, {}, at_last=True)
+        child.tell(lambda: big, {}, at_once=True)
     assert time.monotonic() - began_s < 2
     assert parent.read()
     assert parent.ready
     assert not told(parent)
     while not told(parent):
-        child.tell(counted(3).samples, {}, at_last=True)
+        child.tell(counted(3).samples, {}, at_once=True)
         assert parent.read()
     assert len(told(parent)) in (1, 2_000)
     for _ in range(2):
-        child.tell(counted(5).samples, {"s": {0: Lag(3, 9)}}, at_last=True)
+        child.tell(counted(5).samples, {"s": {0: Lag(3, 9)}}, at_once=True)
         assert parent.read()
     assert parent.snapshot.samples == (
         Sample(
@@ -291,7 +294,7 @@ def test_a_line_is_never_torn() -> None:
     big = [Sample("streamcore_tasks", (("task", "x" * 1_000),), 1)] * 500
     came = b""
     for _ in range(30):
-        child.tell(lambda: big, {}, at_last=True)
+        child.tell(lambda: big, {}, at_once=True)
         came += ours.recv(1 << 20)
     lines = came.split(b"\n")[:-1]
     assert len(lines) > 3
@@ -308,7 +311,7 @@ def test_it_tells_about_once_a_second() -> None:
     assert parent.read()
     assert parent.snapshot.samples == ()
     parent.close()
-    child.tell(counted(1).samples, {}, at_last=True)  # to nobody, which is no error
+    child.tell(counted(1).samples, {}, at_once=True)  # to nobody, which is no error
     end.close()
 
 

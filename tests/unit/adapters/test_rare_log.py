@@ -1,6 +1,6 @@
 """A fault that comes by the hundred is a line now and then."""
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, ThrottleEvent
 from structlog.testing import capture_logs
 
 from streamcore.adapters.rare_log import RareLog
@@ -34,4 +34,15 @@ def test_a_broker_that_is_away_is_one_fault_in_whatever_words() -> None:
     assert [line["reason"] for line in lines] == [
         "connection refused (_TRANSPORT)",
         "certificate verify failed",
+    ]
+
+
+def test_throttling_is_summed_up_and_told_rarely_with_the_broker() -> None:
+    log = RareLog(monotonic_s=lambda: 0.0)
+    with capture_logs() as lines:
+        for held_s in (0.5, 0.0, 1.25):  # 0: it is over
+            log.on_throttle(ThrottleEvent("broker-1:9092", 1, held_s))
+    assert log.throttled_ms == 1_750
+    assert [(line["event"], line["reason"]) for line in lines] == [
+        ("throttled by a quota", "broker-1:9092 held back an answer for 500 ms; 500 ms in all")
     ]

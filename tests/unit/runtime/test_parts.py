@@ -112,9 +112,9 @@ def test_settings_that_lose_records_are_told() -> None:
     assert "cleanup.policy=compact and must have 'delete'" in problems
     assert "message.timestamp.type=LogAppendTime and must have CreateTime" in problems
     assert f"{CHANGELOG} has cleanup.policy=delete and must have 'compact'" in problems
-    java = {CHANGELOG: {"cleanup.policy": "compact,delete"}}
+    java = {CHANGELOG: {"cleanup.policy": "compact,delete", "retention.ms": "1"}}
     assert not list(internal_topics.setting_problems(wanted, java))
-    assert len(list(internal_topics.setting_warnings(wanted, java))) == 1
+    assert len(list(internal_topics.setting_warnings(topology, NAMES, java))) == 1
 
 
 def test_a_backoff_grows_and_is_forgotten_at_the_first_success() -> None:
@@ -146,9 +146,11 @@ def test_series_go_with_their_owner() -> None:
     metrics.add("streamcore_rows_dropped_total", 2, task="0_0", reason="late")
     metrics.add("streamcore_rows_dropped_total", 3, task="0_0", reason="late")
     metrics.set("streamcore_task_watermark_ms", 7, task="0_1")
-    metrics.forget(task="0_1")
+    metrics.set("streamcore_task_watermark_ms", 8, task="0_2")
+    metrics.replace({"streamcore_task_watermark_ms": {(("task", "0_2"),): 9}})
     assert list(metrics.samples()) == [
-        Sample("streamcore_rows_dropped_total", (("reason", "late"), ("task", "0_0")), 5)
+        Sample("streamcore_rows_dropped_total", (("reason", "late"), ("task", "0_0")), 5),
+        Sample("streamcore_task_watermark_ms", (("task", "0_2"),), 9),
     ]
 
 

@@ -435,14 +435,6 @@ def test_a_revocation_that_comes_up_inside_a_commit_ends_that_commit() -> None:
 # -- topics ------------------------------------------------------------------------------------
 
 
-def test_missing_topics_are_named() -> None:
-    cluster = Cluster()
-    cluster.broker.delete("words")
-    cluster.broker.delete("windowed-counts")
-    with pytest.raises(TopicError, match="missing topics: windowed-counts, words; create them"):
-        cluster.worker()
-
-
 def test_internal_topics_with_other_counts_are_refused_by_name_and_both_counts() -> None:
     cluster = Cluster(partitions=6)
     cluster.broker.create(CHANGELOG, 4, {"cleanup.policy": "compact"})
@@ -579,3 +571,23 @@ def test_a_restore_passes_a_changelog_that_ends_with_a_marker() -> None:
         cluster.run(again, turns=5)
         assert again.state is WorkerState.RUNNING
         again.stop(cluster.clock.now_ms())
+
+
+def test_a_worker_without_any_admin_right_counts_and_asks_for_none_twice() -> None:
+    cluster = Cluster(partitions=1)
+    for topic in (REPARTITION, CHANGELOG):
+        cluster.broker.create(topic, 1)
+    cluster.broker.refused |= {"create", "settings", "delete_records"}
+    worker = cluster.worker(repartition_purge_interval_ms=1_000)
+    with capture_logs() as logs:
+        for word in ("a", "b", "c"):
+            cluster.feed([word] * 5, OLD_MS)
+            cluster.settle(worker)
+        asked_again = Exception("it was asked again")
+        cluster.broker.faults.next("admin.delete_records", asked_again)
+        cluster.feed(["d"], OLD_MS)
+        cluster.settle(worker)
+    assert cluster.counts() == dict(cluster.fed)
+    told = [entry for entry in logs if "may not be deleted" in entry["event"]]
+    assert [entry["topics"] for entry in told] == [[REPARTITION]]
+    assert cluster.broker.faults.left == ["admin.delete_records"]

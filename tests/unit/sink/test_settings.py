@@ -1,10 +1,11 @@
 """The database's address: what it becomes, and what nobody gets to see."""
 
+import os
 import traceback
 
 import pytest
 
-from sink.settings import Settings, database_url
+from sink.settings import Settings, database_url, is_local
 from streamcore.errors import ConfigError
 from streamcore.settings import load
 
@@ -14,8 +15,9 @@ HEROKU = "postgres://u:p%40s%2Fw%25@db.example:5432/d?sslmode=require"
 
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DATABASE_URL", "SINK_DATABASE_URL", "COUNTS_TOPIC", "WINDOW_SIZE_MS"):
-        monkeypatch.delenv(name, raising=False)
+    for name in os.environ:
+        if "DATABASE" in name or name in ("COUNTS_TOPIC", "WINDOW_SIZE_MS", "PGSSLMODE"):
+            monkeypatch.delenv(name)
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
@@ -59,6 +61,89 @@ def test_no_address_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     settings, _ = load(Settings, offline=True)
     with pytest.raises(ConfigError, match="DATABASE_URL is not set; name the database, as in"):
         _ = settings.url
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("localhost", True),
+        ("127.0.0.1:5432", True),
+        ("[::1]", True),
+        ("", True),
+        ("db.example", False),
+        ("postgres", False),
+        ("10.0.0.7", False),
+        ("localhost.example", False),
+    ],
+)
+def test_another_host_is_only_talked_to_over_tls(
+    monkeypatch: pytest.MonkeyPatch, address: str, local: bool
+) -> None:
+    url = database_url(f"postgres://u:p@{address}/d")
+    assert is_local(url) is local
+    assert url.query == ({} if local else {"sslmode": "require"})
+    for asked in ("disable", "verify-full"):
+        assert database_url(f"postgres://u:p@{address}/d?sslmode={asked}").query == {
+            "sslmode": asked
+        }
+    monkeypatch.setenv("PGSSLMODE", "verify-full")
+    assert database_url(f"postgres://u:p@{address}/d").query.get("sslmode") in (
+        "verify-full", None,
+    )  # fmt: skip
+
+
+def test_a_host_that_is_named_as_an_option_counts_too() -> None:
+    for near in ("host=/run/postgresql", "host=localhost:5433", "hostaddr=::1", "host=127.0.0.1"):
+        assert is_local(database_url(f"postgres:///d?{near}")), near
+    for far in ("host=db.example", "host=localhost&host=db:5432", "hostaddr=10.0.0.7"):
+        assert database_url(f"postgres:///d?{far}").query["sslmode"] == "require"
+
+
+ATTACHED = {
+    "HEROKU_POSTGRESQL_PINK_URL": "postgres://u:p@pink.example/d",
+    "DATABASE_CONNECTION_POOL_URL": "postgres://u:p@pool.example:6432/d",
+}
+
+
+@pytest.mark.parametrize(
+    ("variables", "host"),
+    [
+        ({**ATTACHED, "DATABASE_URL": HEROKU}, "db.example"),
+        (ATTACHED, "pink.example"),
+        ({**ATTACHED, "DATABASE_URL": HEROKU, "DATABASE_ATTACHMENT": "DATABASE_CONNECTION_POOL"},
+         "pool.example"),
+        ({**ATTACHED, "DATABASE_URL": HEROKU, "SINK_DATABASE_ATTACHMENT": "HEROKU_POSTGRESQL_PINK"},
+         "pink.example"),
+        ({**ATTACHED, "SINK_DATABASE_URL": HEROKU}, "db.example"),
+    ],
+)  # fmt: skip
+def test_which_address_is_taken(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], host: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    settings, _ = load(Settings, offline=True)
+    assert settings.url.host == host
+
+
+@pytest.mark.parametrize(
+    ("variables", "problem"),
+    [
+        ({"DATABASE_ATTACHMENT": "PINK", "DATABASE_URL": HEROKU}, "PINK_URL is not set"),
+        ({"A_URL": "postgres://s3cret@a/d", "B_URL": "postgresql://b/d"}, "A, B"),
+        ({"PINK_URL": "postgres://u:s3cret@db:port/d"}, "PINK_URL: it cannot be read"),
+        ({"DATABASE_ATTACHMENT": "postgres://u:s3cret@db/d"}, "must be the name of an attachment"),
+    ],
+)
+def test_an_address_that_cannot_be_found_is_told_by_names_alone(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], problem: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    settings, _ = load(Settings, offline=True)
+    with pytest.raises(ConfigError, match=problem) as caught:
+        _ = settings.url
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_the_password_is_in_no_text_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,26 @@ def test_the_read_cache_is_bounded_and_forgets_nothing(cache_bytes: int) -> None
     assert store.cached_bytes <= cache_bytes
 
 
+def test_a_limited_cache_gives_back_at_once_forgets_nothing_and_grows_again() -> None:
+    store = open_store(MemoryEngine(), 1 << 20)
+    keys = [b"%d" % number for number in range(1_500)]
+    for key in keys:
+        store.put(key, key, 1)
+    before = store.cached_bytes
+    assert before > 100_000
+    store.limit_cache(1 / 16)
+    assert store.cached_bytes <= 1 << 16
+    for _ in range(2):
+        for key in keys:
+            assert store.get(key) == (key, 1)
+            assert store.cached_bytes < 70_000  # a row over its half is noticed with the next
+        store.cut()
+        store.committed(None)
+    store.limit_cache(1)
+    assert store.get_many(keys) == [(key, 1) for key in keys]
+    assert store.cached_bytes >= before
+
+
 def test_dirty_bytes_grow_with_new_keys_and_not_with_new_values() -> None:
     store = open_store(MemoryEngine())
     keys = [b"%04d" % number for number in range(1_000)]

@@ -133,6 +133,27 @@ def test_the_read_cache_is_bounded_and_forgets_nothing(engine: Engine, cache_byt
         assert store.cached_bytes <= cache_bytes
 
 
+def test_a_limited_cache_gives_back_at_once_forgets_nothing_and_grows_again(engine: Engine) -> None:
+    store = open_store(engine)
+    keys = [b"%d" % number for number in range(500)]
+    starts_ms = range(0, 6 * SIZE_MS, SIZE_MS)
+    for start_ms in starts_ms:
+        store.put_many(start_ms, keys, [pack_ms(start_ms)] * 500, [start_ms] * 500)
+    before = store.cached_bytes
+    assert before > 500_000
+    for part in (1 / 16, 0):
+        store.limit_cache(part)
+        assert store.cached_bytes <= part * (1 << 20)
+        for start_ms in starts_ms:
+            assert store.fetch_many(start_ms, keys) == [(pack_ms(start_ms), start_ms)] * 500
+            assert store.cached_bytes <= part * (1 << 20)
+        commit(store)
+    store.limit_cache(1)
+    for start_ms in starts_ms:
+        assert store.fetch_many(start_ms, keys) == [(pack_ms(start_ms), start_ms)] * 500
+    assert store.cached_bytes == before
+
+
 def test_the_estimate_of_the_cache_is_near_the_truth(engine: Engine) -> None:
     store = open_store(engine, 8 << 20)
     keys = [b"word-%d" % number for number in range(20_000)]

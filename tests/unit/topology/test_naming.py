@@ -19,3 +19,11 @@ def test_without_a_prefix_the_names_are_those_of_kafka_streams() -> None:
     assert names.group == "app"
     assert names.topic("words") == "words"
     assert names.internal("windowed-counts-repartition") == "app-windowed-counts-repartition"
+
+
+def test_people_are_told_bare_names() -> None:
+    for prefix in ("", "mill-1."):
+        names = Names(prefix, "app")
+        assert names.bare(names.topic("words")) == "words"
+        assert names.bare(names.group) == "app"
+        assert names.bare(names.internal("counts-changelog")) == "app-counts-changelog"

@@ -8,7 +8,9 @@ import os
 import platform
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -16,16 +18,24 @@ from zlib import crc32
 import structlog
 
 from streamcore.adapters.kafka_cluster import KafkaCluster
+from streamcore.adapters.kafka_probe import look_at_cluster
 from streamcore.adapters.line_producer import LineProducer
 from streamcore.adapters.log_output import configure_logging
+from streamcore.adapters.memory import SoftLimit, rss_bytes
+from streamcore.adapters.metrics_log import MetricsLog, MetricsLogThread
 from streamcore.adapters.metrics_server import serve_metrics
 from streamcore.adapters.parent_link import Lags, ParentLink
-from streamcore.adapters.patience import until_answered
+from streamcore.adapters.patience import unless_stopped, until_answered
 from streamcore.adapters.processes import WorkerProcesses, command_of_this_program
 from streamcore.adapters.state_dir import FileStateDir
 from streamcore.adapters.system import StopSignals, SystemClock
+from streamcore.adapters.watchdog import Watchdog
 from streamcore.config import StreamsConfig
+from streamcore.errors import StreamsError
+from streamcore.heroku import release_of
+from streamcore.remedies import mending_commands
 from streamcore.runtime.lifecycle import StateListener, WorkerState
+from streamcore.runtime.metrics import Sample
 from streamcore.runtime.ports import Process, World
 from streamcore.runtime.restore import RestoreListener, RestoreProgress
 from streamcore.runtime.settings import WorkerSettings
@@ -42,6 +52,7 @@ __all__ = [
     "StateListener",
     "StreamsApp",
     "WorkerState",
+    "look_at_cluster",
     "open_producer",
 ]
 
@@ -90,6 +101,7 @@ class StreamsApp:
         self._restore_listeners = tuple(restore_listeners)
         self._names = Names(config.prefix, config.application_id)
         self._lags: Callable[[], Lags] = dict
+        self._cluster: KafkaCluster | None = None
 
     def run(self) -> int:
         """Run until SIGTERM or SIGINT, then commit and leave the group.
@@ -104,6 +116,7 @@ class StreamsApp:
         link = ParentLink.inherited(self._names.group)
         if link is not None:
             return self._run_child(link)
+        self._introduce()
         if self._config.num_stream_threads > 1:
             return self._run_parent()
         with self._signals() as signals:
@@ -119,6 +132,29 @@ class StreamsApp:
             store: {partition: LagInfo(lag.position, lag.end) for partition, lag in found.items()}
             for store, found in self._lags().items()
         }
+
+    def _introduce(self) -> None:
+        _log.info(
+            "starting",
+            application=self._names.group,
+            instance=instance_name(self._config),
+            engine=version("streamcore"),
+            guarantee=self._config.processing_guarantee,
+            worker_processes=self._config.num_stream_threads,
+            **release_of(os.environ),
+        )
+
+    @contextmanager
+    def _published(self, samples: Callable[[], Iterable[Sample]]) -> Iterator[None]:
+        """Have the metrics of this process seen by whom the settings say."""
+        config = self._config
+        serve_metrics(config.metrics_port, samples)
+        if config.metrics_log_interval_ms is None:
+            yield
+            return
+        log = MetricsLog(instance_name(config), samples)
+        with MetricsLogThread(log, config.metrics_log_interval_ms):
+            yield
 
     def _signals(self, extra_ms: int = 0, parent: int | None = None) -> StopSignals:
         return StopSignals(self._config.shutdown_timeout_ms + extra_ms, parent, to_the_end=True)
@@ -136,9 +172,9 @@ class StreamsApp:
                 stop_ms=config.shutdown_timeout_ms + CHILDREN_MS,
             )
             self._lags = workers.lags
-            serve_metrics(config.metrics_port, workers.samples)
             try:
-                return workers.run()
+                with self._published(lambda: _with_parent(workers.samples())):
+                    return workers.run()
             finally:
                 self._lags = dict
 
@@ -153,11 +189,11 @@ class StreamsApp:
         config, group, clock = self._config, self._names.group, SystemClock()
         run = secrets.token_hex(4)
         state_dir = FileStateDir(Path(config.state_dir), group, run)
-        cluster = KafkaCluster(config, group)
+        cluster = self._cluster = KafkaCluster(config, group, _client_id(config, group))
         try:
             world = World(
                 process=Process(
-                    slot=slot_name(config.state_dir, state_dir.slot),
+                    slot=slot_name(instance_name(config), config.state_dir, state_dir.slot),
                     run=run,
                     started_ms=clock.now_ms(),
                     predecessor=state_dir.predecessor,
@@ -170,51 +206,98 @@ class StreamsApp:
                 clock=clock,
             )
             return self._run(world, signals, link)
+        except StreamsError as error:
+            for command in self._commands(error):
+                error.add_note(command)
+            raise
         finally:
             state_dir.close()
 
+    def _commands(self, error: StreamsError) -> tuple[str, ...]:
+        return mending_commands(error, self._config, os.environ)
+
+    def _waits(self, link: ParentLink | None) -> Callable[[StreamsError], tuple[str, ...]] | None:
+        """Return what is told while missing topics are waited for; None: they end the start.
+
+        Of several processes the first speaks for all: the others wait until it ends them, or not.
+        """
+        if link is not None and link.number > 1:
+            return lambda _error: ()
+        return self._commands if self._config.wait_for_topics else None
+
     def _run(self, world: World, signals: StopSignals, link: ParentLink | None = None) -> int:
         settings = worker_settings(self._config, self._names)
-        worker = until_answered(
-            lambda: create_worker(
-                self._topology,
-                self._names,
-                settings,
-                world,
-                self._listeners,
+
+        def asked_to_stop() -> bool:
+            if self._cluster is not None:  # while we wait, too, nothing may pile up in clients
+                self._cluster.serve()
+            return signals.requested
+
+        def create() -> Worker:
+            return create_worker(
+                self._topology, self._names, settings, world, self._listeners,
                 restore_listeners=self._restore_listeners,
-            ),
-            lambda: signals.requested,
+            )  # fmt: skip
+
+        worker = until_answered(
+            lambda: unless_stopped(create, lambda: signals.requested),
+            asked_to_stop,
+            self._waits(link),
         )
         if worker is None:
             return 0
         self._lags = lambda: worker.store_lags
         try:
-            if link is None:
-                serve_metrics(self._config.metrics_port, worker.metrics.samples)
-            until_answered(lambda: worker.start(world.clock.now_ms()), lambda: signals.requested)
-            if worker.state is WorkerState.CREATED:
-                return 0
-            return _drive(worker, world, signals, settings.stop_budget_ms, link)
+            if link is not None:
+                return self._drive(worker, world, signals, asked_to_stop, link)
+            with self._published(worker.metrics.samples):
+                return self._drive(worker, world, signals, asked_to_stop)
         finally:
             self._lags = dict
             worker.close()
 
-
-def _drive(
-    worker: Worker, world: World, signals: StopSignals, stop_ms: int, link: ParentLink | None
-) -> int:
-    clock = world.clock
-    while not signals.requested:
-        worker.turn(clock.now_ms())
+    def _drive(
+        self,
+        worker: Worker,
+        world: World,
+        signals: StopSignals,
+        asked_to_stop: Callable[[], bool],
+        link: ParentLink | None = None,
+    ) -> int:
+        clock, config = world.clock, self._config
+        until_answered(lambda: worker.start(clock.now_ms()), asked_to_stop)
+        if worker.state is WorkerState.CREATED:
+            return 0
+        memory = SoftLimit(config.memory_limit_bytes, worker.caches)
+        with Watchdog(config.stall_timeout_ms, signals.back_up) as watchdog:
+            while not signals.requested:
+                watchdog.beat()
+                worker.turn(clock.now_ms())
+                if memory.look():
+                    self._tell_of_process(worker, memory)
+                if link is not None:
+                    at_once = worker.metrics.take_shrunk()  # others tell of these from now on
+                    link.tell(worker.metrics.samples, worker.store_lags, at_once=at_once)
+        _log.info("stopping", reason=signals.reason)
+        began_ms = clock.now_ms()
+        budget_ms = worker_settings(config, self._names).stop_budget_ms
+        clean = worker.stop(began_ms, budget_ms=signals.left_ms(budget_ms))
         if link is not None:
-            link.tell(worker.metrics.samples, worker.store_lags)
-    _log.info("stopping", reason=signals.reason)
-    clean = worker.stop(clock.now_ms(), budget_ms=signals.left_ms(stop_ms))
-    if link is not None:
-        link.tell(worker.metrics.samples, worker.store_lags, at_last=True)
-    _log.info("stopped", committed=clean)
-    return 0 if clean else 1
+            link.tell(worker.metrics.samples, worker.store_lags, at_once=True)
+        took_ms = clock.now_ms() - began_ms
+        _log.info("stopped", committed=clean, took_ms=took_ms, rss_bytes=rss_bytes())
+        return 0 if clean else 1
+
+    def _tell_of_process(self, worker: Worker, memory: SoftLimit) -> None:
+        worker.metrics.set("streamcore_process_rss_bytes", memory.rss_bytes)
+        if self._cluster is not None:
+            worker.metrics.set("streamcore_throttle_ms_total", self._cluster.throttled_ms)
+
+
+def _with_parent(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Yield these, and what the parent itself takes of the memory that all of them share."""
+    yield from samples
+    yield Sample("streamcore_process_rss_bytes", (("worker", "parent"),), rss_bytes())
 
 
 def worker_settings(config: StreamsConfig, names: Names) -> WorkerSettings:
@@ -253,11 +336,22 @@ def worker_settings(config: StreamsConfig, names: Names) -> WorkerSettings:
     )
 
 
-def slot_name(state_dir: str, number: int) -> str:
-    """Return a name for a slot of a state folder: the same after a restart, and nobody else's."""
-    host = re.sub(r"[^A-Za-z0-9._-]", "-", os.environ.get("DYNO") or platform.node() or "localhost")
+def instance_name(config: StreamsConfig) -> str:
+    """Return how this process is called; of two that run at once, both may be called the same."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", config.instance or platform.node() or "localhost")
+
+
+def slot_name(instance: str, state_dir: str, number: int) -> str:
+    """Return a name for a slot of a state folder: the same after a restart.
+
+    Another process has the same only where hosts share a name, as while an instance is replaced.
+    """
     folder = crc32(str(Path(state_dir).resolve()).encode())
-    return f"{host}-{folder:08x}-{number}"
+    return f"{instance}-{folder:08x}-{number}"
+
+
+def _client_id(config: StreamsConfig, group: str) -> str:
+    return f"{group}.{instance_name(config)}" if config.instance else group
 
 
 def open_producer(config: StreamsConfig) -> LineProducer:

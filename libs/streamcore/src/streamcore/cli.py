@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from streamcore.doctor.command import doctor
 from streamcore.errors import TopologyError
+from streamcore.plan.command import plan
 from streamcore.service import tell_errors, version_option
 from streamcore.topology.graph import Topology
 
@@ -17,6 +19,10 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+
+
+app.command()(doctor)
+app.command()(plan)
 
 
 @app.callback()

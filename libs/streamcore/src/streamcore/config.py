@@ -18,7 +18,7 @@ EventTime = Literal["source", "operator"]
 OffsetReset = Literal["earliest", "latest", "error"]
 MissingRecords = Literal["stop", "continue"]
 WorkerFailure = Literal["stop", "replace"]
-LogFormat = Literal["auto", "console", "json"]
+LogFormat = Literal["auto", "console", "json", "logfmt"]
 
 FORBIDDEN_KAFKA_SETTINGS: Mapping[str, str] = {
     # Each of these would break a promise, or has a setting of its own.
@@ -52,7 +52,9 @@ FORBIDDEN_KAFKA_SETTINGS: Mapping[str, str] = {
 SCOPES = ("consumer", "restore", "producer", "admin")
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-_BROKER = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):(?P<port>[0-9]{1,5})")
+_BROKER = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[a-zA-Z0-9._-]+):(?P<port>[0-9]{1,5})")
+_HARMLESS = re.compile(r"[a-zA-Z0-9._-]*(:[a-zA-Z0-9]*)?/?")
+_PEM_LINE = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
 
 
 class Brokers(NamedTuple):
@@ -62,14 +64,14 @@ class Brokers(NamedTuple):
     tls: bool
 
 
-def parse_kafka_url(url: str) -> Brokers:
+def parse_kafka_url(url: str, name: str = "KAFKA_URL") -> Brokers:
     """Return the brokers of a ``KAFKA_URL``; spaces and a trailing comma are tolerated.
 
     >>> parse_kafka_url("kafka+ssl://one:9096, kafka+ssl://two:9096,")
     Brokers(servers='one:9096,two:9096', tls=True)
 
-    :raises ConfigError: what is wrong, in one line. No part of the value is repeated behind an
-        ``@``, where a password would stand.
+    :raises ConfigError: what is wrong, in one line that begins with ``name``. Of the value nothing
+        is repeated but what looks like a host and a port: a password may stand anywhere.
     """
     items = [item.strip() for item in url.split(",")]
     if len(items) > 1 and not items[-1]:
@@ -78,20 +80,19 @@ def parse_kafka_url(url: str) -> Brokers:
     for number, item in enumerate(items, 1):
         scheme, separator, address = item.partition("://")
         if not item:
-            raise ConfigError([f"KAFKA_URL: broker {number} of {len(items)} is empty"])
+            raise ConfigError([f"{name}: broker {number} of {len(items)} is empty"])
         if not separator or scheme not in {"kafka", "kafka+ssl"}:
-            raise ConfigError(
-                [f"KAFKA_URL: broker {number} must begin with kafka:// or kafka+ssl://"]
-            )
+            raise ConfigError([f"{name}: broker {number} must begin with kafka:// or kafka+ssl://"])
         if "@" in address:
-            raise ConfigError([f"KAFKA_URL: broker {number} holds a user; brokers take none there"])
+            raise ConfigError([f"{name}: broker {number} holds a user; brokers take none there"])
         match = _BROKER.fullmatch(address.rstrip("/"))
         if match is None or not 0 < int(match["port"]) < 65_536:
-            raise ConfigError([f"KAFKA_URL: broker {number} ({address}) must be host:port"])
+            shown = f" ({address})" if _HARMLESS.fullmatch(address) else ""
+            raise ConfigError([f"{name}: broker {number}{shown} must be host:port"])
         schemes.add(scheme)
         servers.append(match[0])
     if len(schemes) > 1:
-        raise ConfigError(["KAFKA_URL: kafka:// and kafka+ssl:// are mixed; all must be the same"])
+        raise ConfigError([f"{name}: kafka:// and kafka+ssl:// are mixed; all must be the same"])
     return Brokers(",".join(servers), schemes == {"kafka+ssl"})
 
 
@@ -113,13 +114,20 @@ class StreamsConfig:
 
     ``cache_max_bytes`` is the memory of a worker that has all tasks. Half of it is for what changed
     since the last commit (a commit comes early when that is full), half for reading; 0 sends each
-    update on at once.
+    update on at once. ``memory_limit_bytes`` is for the whole process: above it the caches shrink.
+
+    ``instance`` names this process where somebody looks (log, metrics, client ids); it need not be
+    unique, and empty means the host's name. A worker whose loop is silent for ``stall_timeout_ms``
+    (0: for ever) writes the stacks of its threads and ends with exit code 1. With
+    ``wait_for_topics`` missing topics and group rights are waited for; without it they end the
+    start. ``metrics_log_interval_ms`` is how often the metrics are written to the log.
 
     :raises ConfigError: with every problem found.
     """
 
     application_id: str
     prefix: str = ""
+    instance: str = ""
 
     kafka_url: str = ""
     bootstrap_servers: str = ""
@@ -144,6 +152,7 @@ class StreamsConfig:
     shutdown_timeout_ms: int = 25_000
     auto_offset_reset: OffsetReset = "earliest"
     missing_records: MissingRecords = "stop"
+    wait_for_topics: bool = False
 
     deserialization_error: Policy = "stop"
     timestamp_error: Policy = "stop"
@@ -161,7 +170,10 @@ class StreamsConfig:
     replication_factor: int = -1
     repartition_purge_interval_ms: int = 30_000
 
+    memory_limit_bytes: int | None = None
+    stall_timeout_ms: int = 60_000
     metrics_port: int | None = None
+    metrics_log_interval_ms: int | None = None
     log_format: LogFormat = "auto"
 
     def __post_init__(self) -> None:
@@ -187,6 +199,7 @@ def _problems(config: StreamsConfig) -> Iterator[str]:
     yield from _connection(config)
     yield from _choices(config)
     yield from _numbers(config)
+    yield from _optional_numbers(config)
     yield from _relations(config)
     yield from _kafka_settings(config.kafka_settings)
 
@@ -194,7 +207,7 @@ def _problems(config: StreamsConfig) -> Iterator[str]:
 def _names(config: StreamsConfig) -> Iterator[str]:
     if not config.application_id:
         yield "application_id is empty"
-    for name in ("application_id", "prefix", "dead_letter_topic"):
+    for name in ("application_id", "prefix", "instance", "dead_letter_topic"):
         value = getattr(config, name)
         if value and not _LEGAL_NAME.fullmatch(value):
             yield f"{name} is {value!r}; Kafka allows letters, digits, '.', '_' and '-'"
@@ -211,7 +224,7 @@ def _connection(config: StreamsConfig) -> Iterator[str]:
     if not config.kafka_url:
         return
     try:
-        tls = parse_kafka_url(config.kafka_url).tls
+        tls = parse_kafka_url(config.kafka_url, "kafka_url").tls
     except ConfigError as error:
         yield from error.problems
         return
@@ -220,8 +233,22 @@ def _connection(config: StreamsConfig) -> Iterator[str]:
         value = getattr(config, name)
         if not value:
             yield f"kafka+ssl:// needs {name} ({name.upper()})"
-        elif "-----BEGIN " not in value:  # a path, most often; it may be a key, so it is not shown
-            yield f"{name} must be PEM text, and it has no BEGIN line"
+        else:
+            yield from _pem_problems(name, value)
+
+
+def _pem_problems(name: str, text: str) -> Iterator[str]:
+    """Yield what is wrong with a PEM text; it may be a key, so nothing of it is shown."""
+    lines = _PEM_LINE.findall(text)
+    begun = [what for place, what in lines if place == "BEGIN"]
+    ended = [what for place, what in lines if place == "END"]
+    if "-----BEGIN " not in text:  # a path, most often
+        yield f"{name} must be PEM text, and it has no BEGIN line"
+    elif not begun or begun != ended or "-----BEGIN " in text.rpartition("-----END ")[2]:
+        yield f"{name} must be PEM text, and it is cut off: a BEGIN line has no END line"
+    elif name.endswith("_key") != any("PRIVATE KEY" in what for what in begun):
+        wanted = "a private key" if name.endswith("_key") else "certificates"
+        yield f"{name} must be {wanted}, and that is not what its BEGIN line says"
 
 
 def _choices(config: StreamsConfig) -> Iterator[str]:
@@ -265,6 +292,7 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {
     "num_standby_replicas": (0, None),
     "acceptable_recovery_lag": (0, None),
     "warmup_max_ms": (0, None),
+    "stall_timeout_ms": (0, None),
 }
 
 
@@ -282,6 +310,13 @@ def _numbers(config: StreamsConfig) -> Iterator[str]:
         )
     if config.metrics_port is not None and not 0 <= config.metrics_port < 65_536:
         yield f"metrics_port is {config.metrics_port}; it must be a port, 0 for any free one"
+
+
+def _optional_numbers(config: StreamsConfig) -> Iterator[str]:
+    for name, smallest in (("memory_limit_bytes", 1), ("metrics_log_interval_ms", 1_000)):
+        value = getattr(config, name)
+        if value is not None and value < smallest:
+            yield f"{name} is {value}; it must be at least {smallest}"
 
 
 def _relations(config: StreamsConfig) -> Iterator[str]:

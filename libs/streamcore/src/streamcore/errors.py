@@ -6,7 +6,8 @@
     ├── ConfigError                  STOP       settings: every problem in one message
     ├── TopologyError                STOP       a topology that cannot be built or started
     ├── TopicError                   STOP       missing topics, partition counts that do not match
-    │   └── TopicCreationRefusedError
+    │   ├── TopicCreationRefusedError
+    │   └── MissingTopicsError      somebody else must create them
     ├── RecordError                  STOP       one record; facts: partition, offset
     │   ├── DeserializationError
     │   ├── TimestampError
@@ -26,9 +27,12 @@
     ├── TransactionsHangError        STOP       the broker does not decide what it says is decided
     ├── MemberFencedError            REJOIN     we are a zombie: drop everything, join anew
     └── AuthorizationError           STOP       a right is refused
+        └── GroupRefusedError                   to take part in the consumer group
+            └── MissingGroupError               seen at the start, with the group's bare name
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -73,6 +77,35 @@ class TopicCreationRefusedError(TopicError):
         self.topics = tuple(topics)
         super().__init__(
             f"the broker refuses to create {', '.join(self.topics)}; create them by hand"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MissingTopic:
+    """A topic that somebody must create: its bare name, its partitions, Kafka's settings for it.
+
+    ``keep_ms``: how long records must be kept at least where a plan deletes by time as well.
+    """
+
+    name: str
+    partitions: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    keep_ms: int | None = None
+
+
+class MissingTopicsError(TopicError):
+    """Topics are missing that this client may not create; ``topics`` are all of them.
+
+    ``group`` is the bare name of the consumer group if the broker refuses that as well.
+    """
+
+    def __init__(self, topics: Sequence[MissingTopic], group: str | None = None) -> None:
+        self.topics = tuple(topics)
+        self.group = group
+        and_group = "" if group is None else f", and the broker refuses the consumer group {group}"
+        super().__init__(
+            f"topics are missing: {', '.join(topic.name for topic in self.topics)}{and_group}; "
+            "somebody with the right to do so must create them"
         )
 
 
@@ -227,3 +260,18 @@ class MemberFencedError(StreamsError):
 
 class AuthorizationError(StreamsError):
     """The broker refuses a right; the message names what for."""
+
+
+class GroupRefusedError(AuthorizationError):
+    """The broker refuses us the consumer group."""
+
+
+class MissingGroupError(GroupRefusedError):
+    """The broker refuses the consumer group; ``group`` is its bare name."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        super().__init__(
+            f"the broker refuses the consumer group {group}; "
+            "somebody with the right to do so must grant it"
+        )

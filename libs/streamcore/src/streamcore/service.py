@@ -15,7 +15,8 @@ from streamcore.errors import ConfigError, StreamsError
 def tell_errors(program: str) -> Iterator[None]:
     """End the program with a line on stderr for each problem, instead of a traceback.
 
-    Exit code 2 for settings, 1 for everything else that the engine raises.
+    Notes on an error (``add_note``) follow it, each on a line of its own: the commands that mend
+    it. Exit code 2 for settings, 1 for everything else that the engine raises.
     """
     try:
         yield
@@ -23,7 +24,8 @@ def tell_errors(program: str) -> Iterator[None]:
         sys.stderr.writelines(f"{program}: {problem}\n" for problem in error.problems)
         raise SystemExit(2) from None
     except StreamsError as error:
-        sys.stderr.write(f"{program}: {error}\n")
+        notes = getattr(error, "__notes__", ())
+        sys.stderr.write("\n".join([f"{program}: {error}", *notes, ""]))
         raise SystemExit(1) from None
 
 

@@ -5,6 +5,11 @@ Each setting of the engine (a field of ``StreamsConfig``) has the variable ``STR
 their variables. A service's own settings are ``<SERVICE>_<NAME>``; some have a plain name too
 (``KAFKA_URL``, ``EMIT``), which the prefixed ones beat. An empty variable counts as not set.
 
+For what no variable sets there are defaults, in this order: the service's own of engine settings
+(``engine_defaults``), what suits the place (``streamcore.heroku``: a dyno), ``StreamsConfig``'s.
+The plain names of the brokers belong to the attachment KAFKA; ``STREAMCORE_KAFKA_ATTACHMENT`` names
+another one, and where nothing of it is set the only variable that holds an address is found.
+
 A variable with one of these prefixes that nobody knows is refused with the nearest right name: a
 misspelt setting would otherwise be a default that nobody wanted.
 """
@@ -17,6 +22,7 @@ import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -29,16 +35,13 @@ from pydantic_settings import (
 
 from streamcore.config import StreamsConfig
 from streamcore.errors import ConfigError
+from streamcore.heroku import engine_defaults, kafka_variables
 
 ENGINE_PREFIX = "STREAMCORE_"
+ENTRY_POINTS = "streamcore.applications"  # by which services are found, see streamcore.application
 
-_PLAIN_ENGINE_NAMES = {
-    "kafka_url": "KAFKA_URL",
-    "prefix": "KAFKA_PREFIX",
-    "kafka_trusted_cert": "KAFKA_TRUSTED_CERT",
-    "kafka_client_cert": "KAFKA_CLIENT_CERT",
-    "kafka_client_cert_key": "KAFKA_CLIENT_CERT_KEY",
-}
+_PLAIN_ENGINE_NAMES = kafka_variables({})
+_ATTACHMENT = "kafka_attachment"  # a variable like a setting's, but nothing that the engine knows
 _PER_SERVICE = frozenset({"application_id"})  # one for all would put all services into one group
 _SECRET = re.compile(r"url|cert|key|password|kafka_settings")  # values that messages leave out
 _NO_BROKER_URL = "kafka://127.0.0.1:9092"  # for commands that talk to no broker
@@ -119,9 +122,11 @@ class _Variables(PydanticBaseSettingsSource):
 def variables(settings: type[ServiceSettings]) -> tuple[Variable, ...]:
     """Return every setting of the service: the engine's, then its own."""
     engine = [_engine_variable(settings, field, kind) for field, kind in _fields_of(StreamsConfig)]
+    names = tuple(f"{prefix}_{_ATTACHMENT}".upper() for prefix in (settings.service, "streamcore"))
+    engine.append(Variable(_ATTACHMENT, names, "", str, engine=True))
     own = [_own_variable(settings, name, field) for name, field in settings.model_fields.items()]
-    names = [variable.field for variable in (*engine, *own)]
-    assert len(set(names)) == len(names), f"{settings.__name__} repeats a setting of the engine"
+    fields = [variable.field for variable in (*engine, *own)]
+    assert len(set(fields)) == len(fields), f"{settings.__name__} repeats a setting of the engine"
     return (*engine, *own)
 
 
@@ -134,11 +139,16 @@ def load(settings: type[S], *, offline: bool = False) -> tuple[S, StreamsConfig]
     """
     known = variables(settings)
     problems = list(_unknown(settings, known, os.environ))
+    told: Sequence[str] = [f"KAFKA_URL is not set; name the brokers, as in {_NO_BROKER_URL}"]
+    try:
+        known = _attached(settings, known)
+    except ConfigError as error:
+        told = error.problems
+        problems += () if offline else told
     engine, found = _engine_values([v for v in known if v.engine], settings)
     problems += found
     if not engine.get("kafka_url") and not engine.get("bootstrap_servers"):
-        if not offline:
-            problems.append(f"KAFKA_URL is not set; name the brokers, as in {_NO_BROKER_URL}")
+        problems += () if offline else told
         engine["kafka_url"] = _NO_BROKER_URL  # so that the rest is checked as well
     own, config = None, None
     try:
@@ -152,6 +162,36 @@ def load(settings: type[S], *, offline: bool = False) -> tuple[S, StreamsConfig]
     if problems or own is None or config is None:
         raise ConfigError(list(dict.fromkeys(problems)))
     return own, config
+
+
+def _attached(settings: type[ServiceSettings], known: Sequence[Variable]) -> tuple[Variable, ...]:
+    """Return the variables with the plain names of the attachment that this environment has.
+
+    :raises ConfigError: if it has several, or not the one that is named.
+    """
+    by_field = {variable.field: variable for variable in known}
+    named = by_field[_ATTACHMENT].source(os.environ)
+    if named is not None:
+        names = kafka_variables(os.environ, os.environ[named], named)
+    elif any(by_field[field].source(os.environ) for field in ("kafka_url", "bootstrap_servers")):
+        return tuple(known)  # whoever names brokers wants no others to be looked for
+    else:
+        names = kafka_variables(_without_services(settings))
+    return tuple(
+        dataclasses.replace(variable, names=(*variable.names[:-1], names[variable.field]))
+        if variable.field in names
+        else variable
+        for variable in known
+    )
+
+
+def _without_services(settings: type[ServiceSettings]) -> dict[str, str]:
+    """Return the environment without what is meant for one service: SINK_KAFKA_URL is the sink's
+    address, and no attachment.
+    """
+    services = {settings.service, *(entry.name for entry in entry_points(group=ENTRY_POINTS))}
+    prefixes = (ENGINE_PREFIX, *(f"{service}_".upper() for service in services))
+    return {name: text for name, text in os.environ.items() if not name.startswith(prefixes)}
 
 
 def _fields_of(config: type[Any]) -> list[tuple["dataclasses.Field[Any]", Any]]:
@@ -219,11 +259,11 @@ def _nearest(prefix: str, setting: str, known: Sequence[Variable]) -> str | None
 def _engine_values(
     known: Sequence[Variable], settings: type[ServiceSettings]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return what is set (the rest keeps its default), and what cannot be read."""
+    """Return what is set or suits the place, and what cannot be read; the rest has defaults."""
     values, problems = dict(settings.engine_defaults), []
     for variable in known:
         source = variable.source(os.environ)
-        if source is None:
+        if source is None or variable.field == _ATTACHMENT:
             continue
         try:
             values[variable.field] = _parsed(os.environ[source], variable.kind)
@@ -231,7 +271,7 @@ def _engine_values(
             problems.append(variable.complaint(os.environ, error.errors()[0]["msg"]))
         except ValueError:
             problems.append(variable.complaint(os.environ, "it must be a JSON object"))
-    return values, problems
+    return {**engine_defaults(os.environ, values.get("num_stream_threads", 1)), **values}, problems
 
 
 def _parsed(text: str, kind: Any) -> Any:
@@ -251,6 +291,9 @@ def _by_variable(problem: str, known: Sequence[Variable]) -> str:
         source = variable.source(os.environ)
         if source is not None:
             problem = re.sub(rf"\b{variable.field}\b( \({source}\))?", source, problem)
+        elif variable.field in _PLAIN_ENGINE_NAMES:  # what is missing has a name, too
+            hint = f"{variable.field} ({_PLAIN_ENGINE_NAMES[variable.field]})"
+            problem = problem.replace(hint, variable.names[-1])
     return problem
 
 

@@ -1,9 +1,8 @@
 """The sink's command line: no command runs the worker until it is told to stop."""
 
-from typing import NoReturn
-
 import typer
 
+from sink.application import topology
 from sink.connection import MIGRATION, Database
 from sink.migrate import migrate as bring_up_to_date
 from sink.settings import Settings
@@ -46,15 +45,11 @@ def describe() -> None:
     """Print the topology, as Kafka Streams prints it."""
     with tell_errors("sink"):
         settings, _ = load(Settings, offline=True)
-        typer.echo(build(settings, _never).describe())
+        typer.echo(topology(settings).describe())
 
 
 def _tell(reason: str) -> None:
     typer.echo(f"sink: {reason}; it is asked again", err=True)
-
-
-def _never() -> NoReturn:
-    raise AssertionError("a description runs nothing")
 
 
 if __name__ == "__main__":

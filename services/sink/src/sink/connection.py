@@ -6,6 +6,7 @@ one that is frozen, in a transaction whose locks the next owner waits for, the s
 the database says comes out as the engine's errors, in one line without a secret.
 """
 
+import re
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -25,7 +26,8 @@ CONNECT_TIMEOUT_S: Final = 4
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How long a transaction, a statement in it and a wait for a lock may take, and how long the
-    server may hear nothing of us between two statements.
+    server may hear nothing of us between two statements. ``refused_s``: for how long a log-in may
+    be refused before the address is taken to be wrong; passwords are changed while we run.
 
     A worker that is told to stop has 25 s for everything, so it must be possible to try twice.
     """
@@ -34,6 +36,7 @@ class Limits:
     statement_ms: int = 6_000
     lock_ms: int = 3_000
     idle_ms: int = 3_000
+    refused_s: float = 60.0
 
 
 WORKER: Final = Limits()
@@ -46,14 +49,28 @@ _MISSING = ("42P01", "42703", "3F000")  # table, column, schema
 _REFUSED = ("42501",)
 _OURS = ("22", "23", "42", "54", "0A")
 
+# What libpq says where TLS cannot be had as it is asked for; there is no SQLSTATE before a session.
+_NO_TLS = "server does not support SSL"
+_NOT_LET_IN = re.compile(
+    "password authentication failed|no password supplied|pg_hba.conf|"
+    '(role|database) ".*" does not exist'
+)
+_NO_TLS_HERE = (
+    "the address of the database asks for TLS, as it does by itself for other hosts than this one, "
+    "and {host} has none; if the way to it is safe, put ?sslmode=disable behind the address"
+)
+_UNTRUSTED = ("certificate verify failed", "does not match host name", "root certificate file")
+
 
 class Database:
     """One connection, made when it is needed and made anew when it was lost."""
 
     def __init__(self, url: URL, limits: Limits = WORKER) -> None:
         self._password = str(url.password or "")
+        self._host = url.host or "this machine"
         self._limits = limits
         self._deadline_s: float | None = None
+        self._refused_since_s: float | None = None
         self._engine = self._engine_for(url)
 
     def _engine_for(self, url: URL) -> Engine:
@@ -89,13 +106,15 @@ class Database:
 
         :raises RetriableError: if the database is away, busy, read-only or did not answer in time;
             after that it is unknown whether a commit was done.
-        :raises ConfigError: if the tables are not there.
+        :raises ConfigError: if the tables are not there, or the address leads to no database that
+            lets us in, or not over TLS as it asks for.
         :raises AuthorizationError: if a right is refused.
         """
         self._deadline_s = time.monotonic() + self._limits.transaction_s  # noqa: TID251 - an edge: bounds a wait
         try:
             with self._engine.begin() as connection:
                 connection.execute(self._bounds())
+                self._refused_since_s = None
                 yield connection
         except (SQLAlchemyError, psycopg.Error) as error:
             self._raise(error)
@@ -130,6 +149,8 @@ class Database:
         said = " ".join(str(cause).split())
         if self._password:
             said = said.replace(self._password, "***")
+        if isinstance(cause, psycopg.OperationalError) and (wrong := self._wrong_address(said)):
+            return wrong
         state = (cause.sqlstate if isinstance(cause, psycopg.Error) else None) or ""
         if state in _MISSING:
             return ConfigError(
@@ -142,6 +163,21 @@ class Database:
         ):
             return StreamsError(f"the database cannot do this: {said}")
         return RetriableError(f"the database is away: {said}" if said else "the database is away")
+
+    def _wrong_address(self, said: str) -> ConfigError | None:
+        """Judge what was said at the attempt to connect; None where waiting may help."""
+        if _NO_TLS in said:
+            return ConfigError([_NO_TLS_HERE.format(host=self._host)])
+        if any(text in said for text in _UNTRUSTED):
+            problem = f"the certificate of the database at {self._host} is not trusted: {said}"
+            return ConfigError([problem])
+        if _NOT_LET_IN.search(said):
+            now_s = time.monotonic()  # noqa: TID251 - an edge: bounds a wait
+            self._refused_since_s = self._refused_since_s or now_s
+            if now_s - self._refused_since_s >= self._limits.refused_s:
+                problem = f"the database at {self._host} does not let us in: {said}"
+                return ConfigError([f"{problem}; correct its address in DATABASE_URL"])
+        return None
 
 
 class _Bounded(psycopg.Connection[Any]):

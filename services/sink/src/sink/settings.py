@@ -1,5 +1,7 @@
 """Settings of the sink: environment to a frozen value."""
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -7,17 +9,23 @@ from pydantic import Field, SecretStr, field_validator
 from sqlalchemy import URL, make_url
 
 from streamcore.errors import ConfigError
+from streamcore.heroku import database_variable
 from streamcore.settings import ServiceSettings
 
 EXAMPLE: Final = "postgresql://user:password@host:5432/name"
 _DRIVER: Final = "postgresql+psycopg"
 _SCHEMES: Final = ("postgres", "postgresql", _DRIVER)
+_NEAR: Final = ("", "localhost", "127.0.0.1", "::1")
+_PORT: Final = re.compile(r"(?<!:):\d+$")  # which an option of several hosts may have
 _UNREADABLE: Final = "it cannot be read; special characters in the password must be percent-encoded"
 
 
 class Settings(ServiceSettings):
     """Where counts come from and where they go. ``window_size_ms`` must be the aggregator's: the
     end of a window is not in the topic.
+
+    The database is the one that ``database_attachment`` names, else DATABASE_URL, else the only
+    one that the environment has an address of.
     """
 
     service: ClassVar[str] = "sink"
@@ -25,12 +33,14 @@ class Settings(ServiceSettings):
         "counts_topic": "COUNTS_TOPIC",
         "window_size_ms": "WINDOW_SIZE_MS",
         "database_url": "DATABASE_URL",
+        "database_attachment": "DATABASE_ATTACHMENT",
     }
     engine_defaults: ClassVar[Mapping[str, Any]] = {"application_id": "sink-app"}
 
     counts_topic: str = "windowed-counts"
     window_size_ms: int = Field(default=10_000, gt=0)
     database_url: SecretStr = SecretStr("")
+    database_attachment: str = ""
 
     @field_validator("database_url")
     @classmethod
@@ -43,22 +53,29 @@ class Settings(ServiceSettings):
     def url(self) -> URL:
         """The database's address, as SQLAlchemy wants it; its text shows no password.
 
-        :raises ConfigError: if there is none.
+        :raises ConfigError: if there is none, or it cannot be told which.
         """
         text = self.database_url.get_secret_value()
-        if not text:
+        if text and not self.database_attachment:
+            return database_url(text)
+        variable = database_variable(os.environ, self.database_attachment)
+        if variable is None:
             raise ConfigError([f"DATABASE_URL is not set; name the database, as in {EXAMPLE}"])
-        return database_url(text)
+        try:
+            return database_url(os.environ[variable])
+        except ValueError as error:
+            raise ConfigError([f"{variable}: {error}"]) from None
 
 
 def database_url(text: str) -> URL:
     """Return the address for the psycopg driver; options such as sslmode are kept.
 
-    No message repeats any part of the text but the scheme, for a password may stand anywhere in an
-    address that was put together wrongly.
+    Another host than this one is only talked to over TLS, unless the address (or PGSSLMODE, as in
+    all programs that use libpq) says otherwise. No message repeats any part of the text but the
+    scheme, for a password may stand anywhere in an address that was put together wrongly.
 
-    >>> database_url("postgres://u:p%40s@db.example/d?sslmode=require")
-    postgresql+psycopg://u:***@db.example/d?sslmode=require
+    >>> database_url("postgres://u:p%40s@db.example/d?sslmode=verify-full")
+    postgresql+psycopg://u:***@db.example/d?sslmode=verify-full
 
     :raises ValueError: if this is not the address of a PostgreSQL database.
     """
@@ -75,4 +92,13 @@ def database_url(text: str) -> URL:
         raise ValueError(_UNREADABLE)
     if not url.database:
         raise ValueError(f"it names no database; it should be like {EXAMPLE}")
+    if "sslmode" not in url.query and not is_local(url):
+        url = url.update_query_dict({"sslmode": os.environ.get("PGSSLMODE") or "require"})
     return url
+
+
+def is_local(url: URL) -> bool:
+    """Return whether the database runs on this machine, as far as its address tells."""
+    options = url.normalized_query
+    hosts = [url.host or "", *options.get("host", ()), *options.get("hostaddr", ())]
+    return all(_PORT.sub("", host) in _NEAR or host.startswith("/") for host in hosts)

@@ -26,8 +26,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its __init__
     ResourceType,
 )
 
-from streamcore.adapters.kafka_errors import REFUSED, TOPIC_MISSING, error_of, translate
+from streamcore.adapters.kafka_errors import REFUSED, TOPIC_MISSING, error_of, made, translate
 from streamcore.adapters.kafka_groups import KafkaGroups
+from streamcore.adapters.kafka_refusals import Refusals
 from streamcore.adapters.kafka_settings import Settings
 from streamcore.adapters.rare_log import RareLog
 from streamcore.errors import RetriableError, TopicCreationRefusedError
@@ -43,6 +44,7 @@ _SPECS = {
 }
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _CREATION_REFUSED = REFUSED | {KafkaError.POLICY_VIOLATION}
+_DELETION_REFUSED = REFUSED | {KafkaError.POLICY_VIOLATION}
 
 K = TypeVar("K")
 Answers = dict[K, Any]
@@ -52,20 +54,28 @@ class KafkaAdmin:
     """Questions and orders to the cluster.
 
     A client that has left a request without an answer is thrown away; the next call makes a new
-    one (the old connection may be the reason).
+    one (the old connection may be the reason). A question that nobody answers because brokers
+    refuse who we are is an ``AuthorizationError`` after a while (``Refusals``).
     """
 
-    def __init__(self, settings: Settings, log: RareLog, replication_factor: int = -1) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        log: RareLog,
+        replication_factor: int = -1,
+        refusals: Refusals | None = None,
+    ) -> None:
         self._settings = settings
         self._replication_factor = replication_factor
         self._log = log
+        self._refusals = Refusals() if refusals is None else refusals
         self._made: AdminClient | None = None
         self._groups = KafkaGroups(settings, log)
 
     def group(self, name: str, timeout_ms: int) -> GroupView | None:
         """Return who is in the group; None while that is not known, so ask again.
 
-        :raises AuthorizationError: if this client may not ask.
+        :raises GroupRefusedError: if this client may not ask.
         """
         return self._groups.describe(name, timeout_ms)
 
@@ -76,11 +86,13 @@ class KafkaAdmin:
     def partitions(self, topics: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
         """Return the partition count of each topic, None for one that does not exist."""
         # All topics in one request: asking by name may create the topic, where brokers do that.
+        self._refusals.asked()
         try:
             known = self._client.list_topics(timeout=timeout_ms / 1_000).topics
         except KafkaException as failure:
-            self._made = None
+            self._give_up()
             raise translate(failure, "listing topics") from failure
+        self._refusals.answered()
         counts: dict[str, int | None] = {}
         for topic in topics:
             found = known.get(topic)
@@ -123,10 +135,14 @@ class KafkaAdmin:
                 raise translate(answer, f"asking for the settings of {resource.name}")
         return settings
 
-    def create(self, topics: Iterable[TopicSpec], timeout_ms: int) -> None:
+    def create(
+        self, topics: Iterable[TopicSpec], timeout_ms: int, *, only_ask: bool = False
+    ) -> None:
         """Create the topics and wait until the broker shows them; one that exists is fine.
 
-        :raises TopicCreationRefusedError: if this client may not create topics.
+        ``only_ask``: the broker tells what it would do, and does nothing.
+
+        :raises TopicCreationRefusedError: names those that this client may not create.
         """
         wanted = {
             spec.name: NewTopic(
@@ -140,6 +156,7 @@ class KafkaAdmin:
             list(wanted.values()),
             request_timeout=REQUEST_TIMEOUT_S,
             operation_timeout=timeout_ms / 1_000,
+            validate_only=only_ask,
         )
         refused = []
         for name, answer in self._answers(futures, timeout_ms, "creating topics").items():
@@ -150,20 +167,19 @@ class KafkaAdmin:
                 refused.append(name)
             elif answer.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise translate(answer, f"creating {name}")
+        if not only_ask:
+            self._wait_until_shown(wanted.keys() - refused, timeout_ms)
         if refused:
             raise TopicCreationRefusedError(refused)
-        self._wait_until_shown(wanted, timeout_ms)
 
     def _wait_until_shown(self, topics: Iterable[str], timeout_ms: int) -> None:
         """A topic that is made is not known to every broker at once."""
         deadline_s = time.monotonic() + timeout_ms / 1_000
         missing = list(topics)
-        while True:
+        while missing:
             shown = self.partitions(missing, timeout_ms)
             missing = [name for name, count in shown.items() if count is None]
-            if not missing:
-                return
-            if time.monotonic() > deadline_s:
+            if missing and time.monotonic() > deadline_s:
                 raise RetriableError(f"made, but not shown yet: {', '.join(missing)}")
             time.sleep(0.02)
 
@@ -193,22 +209,31 @@ class KafkaAdmin:
             offsets[source] = answer.offset
         return offsets
 
-    def delete_records(self, before: Mapping[TopicPartition, int], timeout_ms: int) -> None:
-        """Delete the records before these offsets; a failure is told now and then, never raised.
+    def delete_records(
+        self, before: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> frozenset[str]:
+        """Delete the records before these offsets; return the topics where we may not.
 
-        Waits ``timeout_ms`` at most; what is not answered by then goes on by itself.
+        Waits ``timeout_ms`` at most; what is not answered by then goes on by itself. Any other
+        failure is told now and then, never raised.
         """
         if not before:
-            return
+            return frozenset()
         futures = self._client.delete_records(
             [Place(*source, offset) for source, offset in before.items()],
             request_timeout=REQUEST_TIMEOUT_S,
         )
         done, _late = wait(futures.values(), timeout_ms / 1_000)
+        refused = set()
         for place, future in futures.items():
             failure = future.exception() if future in done else None
-            if failure is not None:
+            if isinstance(failure, KafkaException) and (
+                error_of(failure).code() in _DELETION_REFUSED
+            ):
+                refused.add(place.topic)
+            elif failure is not None:
                 self._log.tell("records were not purged", f"{place.topic}: {failure}")
+        return frozenset(refused)
 
     def serve(self) -> None:
         """Take away events that have piled up."""
@@ -224,9 +249,19 @@ class KafkaAdmin:
     @property
     def _client(self) -> AdminClient:
         if self._made is None:
-            callbacks: dict[str, Any] = {"error_cb": self._log.on_error}
-            self._made = AdminClient({**self._settings, **callbacks})
+            settings: dict[str, Any] = {**self._settings, "error_cb": self._log.on_error}
+            self._made = made(lambda: AdminClient(settings))
         return self._made
+
+    def _give_up(self) -> None:
+        """Throw the client away that got no answer, but for what it has heard.
+
+        :raises AuthorizationError: if brokers have refused us for too long.
+        """
+        client, self._made = self._made, None
+        if client is not None:
+            client.poll(0)
+        self._refusals.raise_if_lasting()
 
     def _answers(
         self, futures: Mapping[K, "Future[Any]"], timeout_ms: int, doing: str
@@ -234,7 +269,7 @@ class KafkaAdmin:
         """Return result or KafkaError of each; all of them, or RetriableError."""
         _done, late = wait(futures.values(), timeout_ms / 1_000)
         if late:
-            self._made = None
+            self._give_up()
             raise RetriableError(f"{doing}: no answer within {timeout_ms} ms")
         answers: Answers[K] = {}
         for key, future in futures.items():
@@ -245,4 +280,7 @@ class KafkaAdmin:
                 answers[key] = error_of(failure)
             else:
                 raise failure
+        # Local errors have negative codes; any other answer is one of a broker.
+        if any(not isinstance(a, KafkaError) or a.code() > 0 for a in answers.values()):
+            self._refusals.answered()
         return answers

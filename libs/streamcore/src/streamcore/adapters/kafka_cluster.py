@@ -6,6 +6,7 @@ from typing import TypeVar
 from streamcore.adapters.kafka_admin import KafkaAdmin
 from streamcore.adapters.kafka_consumer import KafkaChangelogReader, KafkaConsumer
 from streamcore.adapters.kafka_producer import KafkaProducer
+from streamcore.adapters.kafka_refusals import Refusals
 from streamcore.adapters.kafka_settings import (
     Settings,
     admin_settings,
@@ -34,8 +35,14 @@ class KafkaCluster:
         self._config = config
         self._group = group
         self._identity: Settings = {"client.id": client_id or group}
-        self._log = RareLog()
+        self._refusals = Refusals()
+        self._log = RareLog(hear=self._refusals.hear)
         self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+    @property
+    def throttled_ms(self) -> int:
+        """For how long brokers have held back answers to these clients, in all."""
+        return self._log.throttled_ms
 
     def consumer(self, client_id: str = "") -> KafkaConsumer:
         """Return a new member-to-be of the group, by whose client id the others will know it."""
@@ -66,12 +73,17 @@ class KafkaCluster:
     def admin(self) -> KafkaAdmin:
         """Return a new client for questions about topics and groups."""
         settings = {**admin_settings(self._config), **self._identity}
-        return self._known(KafkaAdmin(settings, self._log, self._config.replication_factor))
+        replicas = self._config.replication_factor
+        return self._known(KafkaAdmin(settings, self._log, replicas, self._refusals))
 
     def serve(self) -> None:
-        """Take away the events of every client that is still held, but for rows."""
+        """Take away the events of every client that is still held, but for rows.
+
+        :raises AuthorizationError: if no broker has taken us for who we are for long.
+        """
         for client in self._clients:
             client.serve()
+        self._refusals.raise_if_lasting()
 
     def close(self) -> None:
         """Close every client that is still held; those that are closed already do not mind."""

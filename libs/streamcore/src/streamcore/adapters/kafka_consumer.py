@@ -7,7 +7,13 @@ from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as Place
 
 from streamcore.adapters.bounded import Bounded
-from streamcore.adapters.kafka_errors import POSITION_GONE, REFUSED, translate
+from streamcore.adapters.kafka_errors import (
+    POSITION_GONE,
+    REFUSED,
+    SETTING_REFUSED,
+    made,
+    translate,
+)
 from streamcore.adapters.kafka_fetch import split
 from streamcore.adapters.kafka_settings import Settings
 from streamcore.adapters.rare_log import RareLog
@@ -23,7 +29,8 @@ class _Reader:
 
     def __init__(self, settings: Settings, log: RareLog) -> None:
         self._log = log
-        self._client = Consumer({**settings, "error_cb": self._log.on_error})
+        callbacks = {"error_cb": self._log.on_error, "throttle_cb": self._log.on_throttle}
+        self._client = made(lambda: Consumer({**settings, **callbacks}))
         self._positions: dict[TopicPartition, int] = {}
         self._held: list[Fetched] = []
         self._closed = False
@@ -92,8 +99,8 @@ class _Reader:
             source = TopicPartition(topic, partition)
             if source in self._positions:
                 raise FetchPositionGoneError(source, message.offset() or 0)
-        elif error.code() in REFUSED or error.fatal():
-            raise translate(error, "reading")
+        elif error.code() in REFUSED | SETTING_REFUSED or error.fatal():
+            raise translate(error, f"reading {topic}" if topic else "reading")
         else:
             self._log.tell(f"reading {error.name()}", error.str())
 
@@ -182,6 +189,12 @@ class KafkaConsumer(_Reader):
     def unread(self, positions: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """Return the partitions whose high watermark, as last seen, lies behind the position."""
         return {at for at, offset in positions.items() if self._high_watermark(at) > offset}
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the end of each partition as last fetched, where one was."""
+        ours = [source for source in partitions if source in self._positions]
+        ends = {source: self._high_watermark(source) for source in ours}
+        return {source: end for source, end in ends.items() if end >= 0}
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int

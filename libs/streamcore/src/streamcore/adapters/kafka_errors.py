@@ -1,9 +1,14 @@
 """What librdkafka's error codes mean to us: translated here, once, into ``streamcore.errors``."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from confluent_kafka import KafkaError, KafkaException
 
 from streamcore.errors import (
     AuthorizationError,
+    ConfigError,
+    GroupRefusedError,
     MemberFencedError,
     ProducerFencedError,
     RetriableError,
@@ -32,6 +37,11 @@ PRODUCER_GONE = frozenset(
         KafkaError.TRANSACTION_COORDINATOR_FENCED,
     }
 )
+_PEM_SETTINGS = {
+    "ssl.ca.pem": "kafka_trusted_cert",
+    "ssl.certificate.pem": "kafka_client_cert",
+    "ssl.key.pem": "kafka_client_cert_key",
+}
 REFUSED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -50,6 +60,8 @@ TOPIC_MISSING = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     }
 )
+# The broker will never take these of ours: no member can join with them.
+SETTING_REFUSED = frozenset({KafkaError.INVALID_SESSION_TIMEOUT, KafkaError.INVALID_GROUP_ID})
 POSITION_GONE = frozenset(
     {
         KafkaError.OFFSET_OUT_OF_RANGE,
@@ -120,9 +132,19 @@ _REMEDIES = {
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
         "transaction_timeout_ms must not be above the broker's transaction.max.timeout.ms"
     ),
+    KafkaError.INVALID_SESSION_TIMEOUT: (
+        "session_timeout_ms must lie between the broker's group.min.session.timeout.ms and "
+        "group.max.session.timeout.ms"
+    ),
     KafkaError.UNSUPPORTED_VERSION: "the broker is too old for this; use a newer one",
     KafkaError._UNSUPPORTED_FEATURE: "the broker is too old for this; use a newer one",  # noqa: SLF001
     KafkaError.GROUP_AUTHORIZATION_FAILED: "grant this client READ on the consumer group",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
+        "grant this client READ, WRITE and DESCRIBE on that topic"
+    ),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
+        "writing needs IDEMPOTENT_WRITE on the cluster, or on brokers since 2.8 WRITE on any topic"
+    ),
 }
 # A record that the broker did not take in time, as opposed to one that it refuses.
 NOT_DELIVERED = PASSING | {KafkaError._INVALID_DIFFERENT_RECORD}  # noqa: SLF001
@@ -133,6 +155,26 @@ def error_of(exception: KafkaException) -> KafkaError:
     error = exception.args[0]
     assert isinstance(error, KafkaError)
     return error
+
+
+C = TypeVar("C")
+
+
+def made(make: Callable[[], C]) -> C:
+    """Return the client that ``make`` makes.
+
+    :raises ConfigError: if librdkafka takes its settings for wrong: a broken certificate, say.
+    """
+    try:
+        return make()
+    except KafkaException as failure:
+        error = error_of(failure)
+        if error.code() != KafkaError._INVALID_ARG:  # noqa: SLF001
+            raise translate(error, "making a client") from failure
+        why = error.str()
+        for theirs, ours in _PEM_SETTINGS.items():
+            why = why.replace(theirs, f"{theirs} ({ours})")
+        raise ConfigError([f"the Kafka client cannot be set up: {why}"]) from failure
 
 
 def translate(failure: KafkaException | KafkaError, doing: str) -> StreamsError:
@@ -148,6 +190,7 @@ def translate(failure: KafkaException | KafkaError, doing: str) -> StreamsError:
         text = f"{text}; {_REMEDIES[code]}"
     meanings: tuple[tuple[bool, type[StreamsError]], ...] = (
         (code in MEMBER_GONE, MemberFencedError),
+        (code == KafkaError.GROUP_AUTHORIZATION_FAILED, GroupRefusedError),
         (code in REFUSED, AuthorizationError),  # fatal, some of them: a new producer helps nobody
         (code in _NO_TRANSACTIONS, StreamsError),
         (code in PRODUCER_GONE or error.fatal(), ProducerFencedError),

@@ -1,8 +1,8 @@
 """Messages to columns: what one call of ``consume`` gave, as one batch per partition."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
-from operator import itemgetter
+from itertools import compress, islice, pairwise
+from operator import itemgetter, ne
 
 from confluent_kafka import KafkaError, Message
 
@@ -56,7 +56,7 @@ def _by_partition(messages: list[Message]) -> Iterable[tuple[TopicPartition, lis
     if partitions.count(partitions[0]) == count and topics.count(topics[0]) == count:
         return [(_source_of(messages[0]), messages)]
     sources = list(zip(topics, partitions, strict=True))
-    bounds = [i for i, (one, next_one) in enumerate(pairwise(sources), 1) if one != next_one]
+    bounds = compress(range(1, count), map(ne, sources, islice(sources, 1, None)))
     groups: dict[TopicPartition, list[Message]] = {}
     for start, stop in pairwise([0, *bounds, count]):
         run = messages[start:stop]

@@ -17,10 +17,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its __init__
     ConsumerGroupDescription,
 )
 
-from streamcore.adapters.kafka_errors import REFUSED, error_of, translate
+from streamcore.adapters.kafka_errors import error_of, made, translate
 from streamcore.adapters.kafka_settings import Settings
 from streamcore.adapters.rare_log import RareLog
-from streamcore.errors import AuthorizationError, RetriableError
+from streamcore.errors import GroupRefusedError, RetriableError
 from streamcore.model import TopicPartition
 from streamcore.runtime.ports import GroupMember, GroupView
 
@@ -68,7 +68,7 @@ class KafkaGroups:
     def describe(self, name: str, timeout_ms: int) -> GroupView | None:
         """Return who is in the group, None while that is not known; the question goes on.
 
-        :raises AuthorizationError: if this client may not ask.
+        :raises GroupRefusedError: if this client may not ask.
         """
         now_s = self._monotonic_s()
         if self._silent_since_s is not None and now_s - self._silent_since_s >= self._patience_s:
@@ -118,7 +118,8 @@ class KafkaGroups:
     def _ask(self, name: str) -> "Future[ConsumerGroupDescription]":
         if self._client is None:
             callbacks: dict[str, Any] = {"error_cb": self._log.on_error}
-            self._client = AdminClient({**self._settings, **callbacks})
+            settings = {**self._settings, **callbacks}
+            self._client = made(lambda: AdminClient(settings))
         futures = self._client.describe_consumer_groups([name], request_timeout=REQUEST_TIMEOUT_S)
         return futures[name]
 
@@ -127,7 +128,7 @@ def view_of(name: str, answer: "Future[ConsumerGroupDescription]") -> GroupView:
     """Return what an answer says.
 
     :raises RetriableError: if it says that somebody else must be asked, or later.
-    :raises AuthorizationError: if this client may not ask.
+    :raises GroupRefusedError: if this client may not ask.
     """
     failure = answer.exception()
     if failure is None:
@@ -137,8 +138,8 @@ def view_of(name: str, answer: "Future[ConsumerGroupDescription]") -> GroupView:
     error = error_of(failure)
     if error.code() == KafkaError.GROUP_ID_NOT_FOUND:  # older versions of the request say DEAD
         return GroupView(stable=True, members=())
-    if error.code() in REFUSED:
-        raise AuthorizationError(
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        raise GroupRefusedError(
             f"the broker does not tell who is in the consumer group {name} "
             f"({error.name()}); grant this client DESCRIBE and READ on it"
         ) from failure

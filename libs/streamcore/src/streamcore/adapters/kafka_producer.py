@@ -9,12 +9,13 @@ from itertools import count, repeat
 from operator import length_hint
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, murmur2
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent, murmur2
 
+from streamcore.adapters.allowance import Allowance, mean_bytes
 from streamcore.adapters.bounded import Bounded
 from streamcore.adapters.kafka_consumer import places_of
-from streamcore.adapters.kafka_errors import NOT_DELIVERED, REFUSED, error_of, translate
-from streamcore.adapters.kafka_rows import Columns, Failure, ProduceHeaders
+from streamcore.adapters.kafka_errors import NOT_DELIVERED, REFUSED, error_of, made, translate
+from streamcore.adapters.kafka_rows import Columns, Failure, ProduceHeaders, rest_of
 from streamcore.adapters.kafka_settings import Settings
 from streamcore.adapters.rare_log import RareLog
 from streamcore.errors import (
@@ -70,12 +71,14 @@ class KafkaProducer:
         self._fatal: KafkaError | None = None
         self._counts: dict[str, int] = {}
         self._calls: Bounded[Any] = Bounded("transaction")
+        self._allowance = Allowance()
         callbacks: dict[str, Any] = {
             "error_cb": self._on_error,
+            "throttle_cb": self._on_throttle,
             "on_delivery": self._on_delivery,
             "logger": _SILENT,  # fatal errors go to standard error else, and to error_cb anyway
         }
-        self._client: Producer | None = Producer({**settings, **callbacks})
+        self._client: Producer | None = made(lambda: Producer({**settings, **callbacks}))
 
     def send(self, send: Send) -> Send | None:
         """Queue the rows; return what did not fit (the same order, to be sent first), or None.
@@ -89,18 +92,29 @@ class KafkaProducer:
         self._serve_reports(0)
         client = self._usable()
         columns = self._columns(send)
+        row_bytes = mean_bytes(send.keys, send.values)
         rows, done, waits = len(columns.values), 0, 0
         while done < rows:
-            rest = columns.behind(done)
-            taken, full = self._produce(client, rest)
+            room = self._allowance.room(len(client), row_bytes)
+            part = columns.behind(done, room)
+            taken, full = self._produce(client, part)
+            self._allowance.sent(taken, row_bytes)
             done += taken
-            if full and (self.stuck or waits == WAITS_MAX):
-                return _rest_of(send, columns, done)
-            if full:  # acknowledged records leave the queue when their reports are served
-                self._serve_reports(WAIT_S)
-                self._usable()
+            enough = done < rows and taken == len(part.values)
+            if (full or enough) and (self.stuck or waits == WAITS_MAX):
+                return rest_of(send, columns, done)
+            if full or enough:  # acknowledged records leave the queue when their reports are served
+                self._make_room(client)
                 waits += 1
         return None
+
+    def _make_room(self, client: Producer) -> None:
+        if self._gapless:  # it must not flush, see settle
+            self._serve_reports(WAIT_S)
+        else:
+            with self._translated("producing"):
+                client.flush(WAIT_S)  # what is queued does not wait for batches to be filled
+        self._usable()
 
     def flush(self, timeout_ms: int) -> bool:
         """Return True when everything queued is acknowledged, False while something is not yet.
@@ -350,6 +364,10 @@ class KafkaProducer:
             self.stuck = True
             self._failures.append(Failure(_where(message), error, rows, row))
 
+    def _on_throttle(self, event: ThrottleEvent) -> None:
+        self._allowance.throttled()
+        self._log.on_throttle(event)
+
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal() and self._gapless:
             self.stuck = True
@@ -377,17 +395,3 @@ def _meaning_of(failures: list[Failure]) -> StreamsError:
     if refused:
         return ProductionError(partition, -1, reason)
     return NotDeliveredError(f"records for {partition} were not acknowledged: {reason}")
-
-
-def _rest_of(send: Send, columns: Columns, row: int) -> Send:
-    """Return what was not taken. Partitions stay as computed: a key keeps its own."""
-    rest = columns.behind(row)
-    computed = send.partition is None and send.partition_keys is not None
-    return Send(
-        topic=send.topic,
-        keys=rest.keys,
-        values=rest.values,
-        stamps_ms=rest.stamps_ms,
-        headers=None if send.headers is None else send.headers[row:],
-        partition=rest.partitions if computed or send.partition is not None else None,
-    )

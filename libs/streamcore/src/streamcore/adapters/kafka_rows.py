@@ -22,18 +22,19 @@ class Columns:
     headers: Sequence[ProduceHeaders] | None
     first: int
 
-    def behind(self, row: int) -> "Columns":
-        """Return the rows from this one on."""
-        if row == 0:
+    def behind(self, row: int, rows_max: int | None = None) -> "Columns":
+        """Return the rows from this one on, all or so many."""
+        stop = len(self.values) if rows_max is None else row + rows_max
+        if row == 0 and stop >= len(self.values):
             return self
-        fixed = isinstance(self.partitions, int)
+        part, fixed = slice(row, stop), isinstance(self.partitions, int)
         return Columns(
             self.topic,
-            self.keys[row:],
-            self.values[row:],
-            self.stamps_ms[row:],
-            self.partitions if fixed else self.partitions[row:],  # type: ignore[index]
-            None if self.headers is None else self.headers[row:],
+            self.keys[part],
+            self.values[part],
+            self.stamps_ms[part],
+            self.partitions if fixed else self.partitions[part],  # type: ignore[index]
+            None if self.headers is None else self.headers[part],
             self.first + row,
         )
 
@@ -86,3 +87,17 @@ def resend(failures: Iterable[Failure]) -> list[Send]:
         ):
             column.append(value)  # type: ignore[union-attr]
     return sends
+
+
+def rest_of(send: Send, columns: Columns, row: int) -> Send:
+    """Return what was not taken. Partitions stay as computed: a key keeps its own."""
+    rest = columns.behind(row)
+    computed = send.partition is None and send.partition_keys is not None
+    return Send(
+        topic=send.topic,
+        keys=rest.keys,
+        values=rest.values,
+        stamps_ms=rest.stamps_ms,
+        headers=None if send.headers is None else send.headers[row:],
+        partition=rest.partitions if computed or send.partition is not None else None,
+    )

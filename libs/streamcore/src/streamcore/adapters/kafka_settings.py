@@ -4,11 +4,14 @@ PEM text goes in as it is (``ssl.*.pem``), so no key ever touches a disk. What i
 is the whole difference to librdkafka's defaults.
 """
 
+import re
 from collections.abc import Mapping
 
 from streamcore.config import SCOPES, StreamsConfig
 
 Settings = dict[str, str | int | float | bool]
+
+_PEM_BLOCK = re.compile(r"(-----BEGIN [^-]+-----)([^-]*)(-----END [^-]+-----)\s*")
 
 
 def consumer_settings(config: StreamsConfig, group: str) -> Settings:
@@ -125,8 +128,19 @@ def _reading(group: str) -> Settings:
 
 
 def _pem(text: str) -> str:
-    """Return the text with real line ends; some tools hand them over as two characters."""
-    return text.replace("\\r", "").replace("\\n", "\n").replace("\r\n", "\n")
+    """Return the text with the line ends that OpenSSL wants.
+
+    On their way through files and command lines they may have become two characters each, or
+    spaces, or have got lost between two certificates; lines may have been indented.
+    """
+    text = text.replace("\\r", "").replace("\\n", "\n")
+    text = _PEM_BLOCK.sub(lambda block: _in_lines(*block.groups()), text)
+    return "\n".join(line.strip() for line in text.splitlines()).strip() + "\n"
+
+
+def _in_lines(begin: str, body: str, end: str) -> str:
+    lines = body.strip().splitlines()
+    return "\n".join((begin, *(lines if len(lines) > 1 else body.split()), end, ""))
 
 
 def _own(settings: Mapping[str, str], kind: str) -> Settings:

@@ -146,7 +146,10 @@ class LevelDbEngine:
         self._db.compact_range(start=_DATA + start, stop=_DATA + stop)
 
     def size_bytes(self) -> int:
-        return sum(map(_size_of, os.scandir(self.folder)))
+        try:
+            return sum(map(_size_of, os.scandir(self.folder)))
+        except OSError:  # somebody has removed it; the next write says so
+            return 0
 
     def close(self) -> None:
         if not self.closed:

@@ -1,37 +1,46 @@
 """LineProducer: writing without a topology, with the engine's own settings and partitioning."""
 
+import os
+
 from streamcore.adapters.kafka_cluster import KafkaCluster
 from streamcore.config import StreamsConfig
-from streamcore.errors import TopicError
+from streamcore.errors import MissingTopic, MissingTopicsError
 from streamcore.model import Send
+from streamcore.remedies import mending_commands
 from streamcore.topology.naming import Names
 
 FEED_PATIENCE_S = 30
+FEED_PARTITIONS = 4
 
 
 class LineProducer:
     """Writes records into topics that exist, by their bare names; the prefix is put on inside."""
 
     def __init__(self, config: StreamsConfig) -> None:
+        self._config = config
         self._names = Names(config.prefix, config.application_id)
-        cluster = KafkaCluster(config, self._names.group)
-        self._admin = cluster.admin()
-        self._producer = cluster.producer()
+        self._cluster = KafkaCluster(config, self._names.group)
+        self._admin = self._cluster.admin()
+        self._producer = self._cluster.producer()
 
     def partitions(self, topic: str) -> int:
         """Return the partitions of a topic.
 
-        :raises TopicError: if it does not exist.
+        :raises MissingTopicsError: if it does not exist; the command that makes it is a note.
         :raises RetriableError: if the cluster did not answer.
         """
         name = self._names.topic(topic)
         count = self._admin.partitions([name], FEED_PATIENCE_S * 1_000)[name]
         if count is None:
-            raise TopicError(f"missing topic: {name}; create it")
+            error = MissingTopicsError([MissingTopic(self._names.bare(name), FEED_PARTITIONS)])
+            for command in mending_commands(error, self._config, os.environ):
+                error.add_note(command)
+            raise error
         return count
 
     def send(self, send: Send) -> Send | None:
         """Queue the rows; return what did not fit."""
+        self._cluster.serve()  # nobody else polls the client that has asked for partitions
         rest = self._producer.send(
             Send(
                 self._names.topic(send.topic),

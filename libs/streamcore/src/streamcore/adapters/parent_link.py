@@ -81,14 +81,14 @@ class ParentLink:
         self._write(b"{}\n")
 
     def tell(
-        self, samples: Callable[[], Iterable[Sample]], lags: Lags, *, at_last: bool = False
+        self, samples: Callable[[], Iterable[Sample]], lags: Lags, *, at_once: bool = False
     ) -> None:
-        """Tell the parent how we stand, about once a second; never waits.
+        """Tell the parent how we stand, about once a second, or ``at_once``; never waits.
 
         While the parent has not read the last line there is no new one, so nothing piles up.
         """
         now_s = time.monotonic()
-        if now_s < self._next_s and not at_last:
+        if now_s < self._next_s and not at_once:
             return
         self._next_s = now_s + INTERVAL_S
         self._write(b"")

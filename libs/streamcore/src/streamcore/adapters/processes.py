@@ -115,6 +115,7 @@ class WorkerProcesses:
         self._selector = selectors.DefaultSelector()
         self._children: Mapping[int, _Child] = {}  # replaced as a whole: other threads read it
         self._deaths: dict[int, int] = {}
+        self._replaced = 0
         self._due_s: dict[int, float] = {}  # when a dead one is started again
         self._kill_at_s: float | None = None  # set: we are stopping
         self._failed = False
@@ -138,7 +139,10 @@ class WorkerProcesses:
         return 1 if self._failed else 0
 
     def samples(self) -> Iterator[Sample]:
-        """Yield what the living children told last, with a label ``worker``; for any thread."""
+        """Yield what the living children told last, with a label ``worker``, and our own numbers;
+        for any thread.
+        """
+        yield Sample("streamcore_workers_replaced_total", (), self._replaced)
         for child in self._children.values():
             yield from child.link.snapshot.samples
 
@@ -159,6 +163,7 @@ class WorkerProcesses:
                 self._died(number, f"it cannot be started: {error}", 0.0)
                 continue
             self._children = {**self._children, number: child}
+            self._replaced += number in self._deaths
             self._selector.register(child.link, selectors.EVENT_READ, child)
 
     def _listen(self) -> None:

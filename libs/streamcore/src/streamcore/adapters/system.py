@@ -100,6 +100,20 @@ class StopSignals:
             faulthandler.cancel_dump_traceback_later()
             self._armed = False
 
+    def back_up(self, timeout_s: float | None) -> None:
+        """Be ``Watchdog``'s back-up: end the process then, unless told anew before; None: do not.
+
+        Once we were asked to stop this does nothing: there is one timer for a process, and it is
+        the last resort's then.
+        """
+        if self._arrived_s is not None:
+            return
+        if timeout_s is None:
+            faulthandler.cancel_dump_traceback_later()
+        else:
+            faulthandler.dump_traceback_later(timeout_s, exit=True, file=_STDERR)
+        self._arm()  # the signal may have come in between
+
     def leave_to_parent(self) -> None:
         """Let go, in a fork of user code: its signals are not ours and must not enter our pipe."""
         signal.set_wakeup_fd(-1)
@@ -132,12 +146,16 @@ class StopSignals:
         """Take note once. Handler and thread may both come here: what they do twice is the same."""
         if self._arrived_s is not None:
             return
-        if self._last_resort_ms is not None:
-            self._armed = True
-            faulthandler.dump_traceback_later(self._last_resort_ms / 1_000, exit=True, file=_STDERR)
         self.received = number
         self.reason = PARENT_GONE if number is None else number.name
         self._arrived_s = time.monotonic()
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._arrived_s is not None and self._last_resort_ms is not None:
+            self._armed = True
+            left_s = max(1, self.left_ms(self._last_resort_ms)) / 1_000
+            faulthandler.dump_traceback_later(left_s, exit=True, file=_STDERR)
 
 
 _entered: list[StopSignals] = []

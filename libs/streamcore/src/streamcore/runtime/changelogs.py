@@ -1,9 +1,10 @@
 """Changelogs: what they hold, and where a store that is there already goes on to read."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 
-from streamcore.model import OffsetAndMetadata, Position, TopicPartition
+from streamcore.model import Fetched, OffsetAndMetadata, Position, TopicPartition
 from streamcore.runtime.ports import Admin
 from streamcore.task import Task
 
@@ -85,3 +86,19 @@ def spans(
                 at = committed.get(tp)
                 ends[tp] = earliest[tp] if at is None else min(ends[tp], at.offset)
     return {tp: Span(earliest[tp], ends[tp], topic_ids.get(tp.topic, "")) for tp in logs}
+
+
+def up_to(fetched: Fetched, end: int) -> Fetched:
+    """Return the rows in front of ``end``: what lies behind it the task has not consumed yet."""
+    if fetched.next_offset <= end:
+        return fetched
+    rows = bisect_left(fetched.offsets, end)
+    return Fetched(
+        fetched.source,
+        fetched.offsets[:rows],
+        fetched.keys[:rows],
+        fetched.values[:rows],
+        fetched.stamps_ms[:rows],
+        None if fetched.headers is None else fetched.headers[:rows],
+        end,
+    )

@@ -80,6 +80,14 @@ class Engines:
             self._clean_up_at_ms = None
             self._state_dir.clean_up(self._kept)
 
+    def sizes(self) -> dict[tuple[TaskId, str], int]:
+        """Return about how many bytes each open store takes where it lives."""
+        return {
+            (task, store): engine.size_bytes()
+            for task, engines in self._open.items()
+            for store, engine in engines.items()
+        }
+
     def close(self) -> None:
         self.keep_only(())
         self._state_dir.close()

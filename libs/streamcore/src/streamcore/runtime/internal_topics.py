@@ -14,6 +14,11 @@ from streamcore.topology.graph import Partitions, Topology
 from streamcore.topology.naming import Names
 from streamcore.topology.nodes import StoreSpec
 
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+REPARTITION_KEEP_MS: Final = _DAY_MS
+"""How long a plan that deletes by time should keep what is on its way to be counted."""
+
 _COMMON: Final = {
     "message.timestamp.type": "CreateTime",
     # Brokers since 4.0 refuse timestamps more than an hour ahead; what to accept is our decision.
@@ -65,6 +70,33 @@ def changelog_settings(store: StoreSpec) -> dict[str, str]:
     }
 
 
+def changelog_keep_ms(store: StoreSpec) -> int | None:
+    """Return how long a changelog must keep its records where the broker also deletes by time.
+
+    Twice as long as an entry can be needed, in whole hours and a day at least; None for a store
+    that never forgets, which no time is long enough for.
+    """
+    needed_ms = needed_for_ms(store)
+    return None if needed_ms is None else max(_DAY_MS, -(-2 * needed_ms // _HOUR_MS) * _HOUR_MS)
+
+
+def retention_needed(topology: Topology) -> dict[str, str]:
+    """Return in words how long each changelog must keep its records at least."""
+    return {
+        store.changelog: "for ever" if keep_ms is None else _hours(keep_ms)
+        for sub in topology.sub_topologies
+        for store in sub.changelogged
+        for keep_ms in [changelog_keep_ms(store)]
+    }
+
+
+def needed_for_ms(store: StoreSpec) -> int | None:
+    """Return for how long an entry may be needed, in the time of the records; None: for ever."""
+    if store.windows is None and store.retention_ms is None:
+        return None
+    return _open_ms(store) + (store.retention_ms or 0)
+
+
 def count_problems(
     wanted: Iterable[TopicSpec], found: Mapping[str, int | None], because: str
 ) -> Iterator[str]:
@@ -111,17 +143,58 @@ def setting_problems(
 
 
 def setting_warnings(
-    wanted: Iterable[TopicSpec], found: Mapping[str, Mapping[str, str]]
+    topology: Topology, names: Names, found: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    """Yield a line for each existing changelog that a replay of old records could empty."""
-    for spec in wanted:
-        policy = _policies(found.get(spec.name, {}).get("cleanup.policy", ""))
-        if spec.settings["cleanup.policy"] == "compact" and policy == {"compact", "delete"}:
-            yield (
-                f"changelog topic {spec.name} has cleanup.policy=compact,delete: the broker "
-                "deletes by record timestamp, so a replay of old records empties it; 'compact' "
-                "alone keeps them"
+    """Yield a line for each existing changelog from which the broker also deletes by time.
+
+    No failure: a shared cluster may know no other kind of compacted topic.
+    """
+    for store in (store for sub in topology.sub_topologies for store in sub.changelogged):
+        name = names.internal(store.changelog)
+        settings = found.get(name, {})
+        if _policies(settings.get("cleanup.policy", "")) != {"compact", "delete"}:
+            continue
+        kept = settings.get("retention.ms", "")
+        kept_ms = int(kept) if kept.isdecimal() else None  # -1: nothing is deleted by time
+        if kept_ms is not None:
+            yield f"changelog topic {name} has cleanup.policy=compact,delete: " + _forgets(
+                store, kept_ms
             )
+
+
+def _forgets(store: StoreSpec, kept_ms: int) -> str:
+    needed_ms, keep_ms = needed_for_ms(store), changelog_keep_ms(store)
+    kept = f"retention.ms={kept_ms} ({_hours(kept_ms)})"
+    if needed_ms is None or keep_ms is None:
+        return (
+            f"the store {store.name} has no windows and must keep every key, and the broker "
+            f"deletes what was not written again within {kept}; a restore after that lacks it"
+        )
+    open_ms = _open_ms(store)
+    if kept_ms < open_ms:
+        return (
+            f"{kept} is shorter than window + grace, {open_ms} ms ({_hours(open_ms)}): counts of "
+            f"windows that are still open are deleted; set it to {keep_ms} at least"
+        )
+    if kept_ms < needed_ms:
+        return (
+            f"{kept} covers window + grace, {open_ms} ms ({_hours(open_ms)}), but with the "
+            f"retention of the store it is {needed_ms} ms ({_hours(needed_ms)}): after a restore "
+            f"older windows are missing; set it to {keep_ms} at least"
+        )
+    return (
+        f"{kept} covers window + grace and the retention of the store, {needed_ms} ms "
+        f"({_hours(needed_ms)}); but the broker deletes by record timestamp, so a replay of older "
+        "records empties it; 'compact' alone keeps them"
+    )
+
+
+def _open_ms(store: StoreSpec) -> int:
+    return 0 if store.windows is None else store.windows.size_ms + store.windows.grace_ms
+
+
+def _hours(ms: int) -> str:
+    return f"{ms / _HOUR_MS:.2f}".rstrip("0").rstrip(".") + " h"
 
 
 def _policies(text: str) -> set[str]:

@@ -54,6 +54,12 @@ class Consumer(Protocol):
         Asks nobody: what was fetched is told with the log's end, long before ``poll`` returns it.
         """
 
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the end of each partition as last seen, left out where nothing was seen yet.
+
+        Asks nobody: ends come with what is fetched.
+        """
+
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -163,7 +169,7 @@ class Admin(Protocol):
 
         Never waits longer than ``timeout_ms``, whatever the coordinator does.
 
-        :raises AuthorizationError: if this client may not ask.
+        :raises GroupRefusedError: if this client may not ask.
         """
 
     def partitions(self, topics: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
@@ -175,10 +181,13 @@ class Admin(Protocol):
     def settings(self, topics: Iterable[str], timeout_ms: int) -> dict[str, dict[str, str]]:
         """Return the settings of each topic; a topic whose settings we may not see is left out."""
 
-    def create(self, topics: Iterable[TopicSpec], timeout_ms: int) -> None:
-        """Create the topics; one that exists already is fine.
+    def create(
+        self, topics: Iterable[TopicSpec], timeout_ms: int, *, only_ask: bool = False
+    ) -> None:
+        """Create the topics; one that exists already is fine. ``only_ask``: create none of them.
 
-        :raises TopicCreationRefusedError: if this client may not create topics.
+        :raises TopicCreationRefusedError: names those that this client may not create; all others
+            are made.
         """
 
     def offsets(
@@ -188,8 +197,13 @@ class Admin(Protocol):
         ones: in front of the first transaction that is not decided.
         """
 
-    def delete_records(self, before: Mapping[TopicPartition, int], timeout_ms: int) -> None:
-        """Delete the records before these offsets; refusals are ignored, and logged once."""
+    def delete_records(
+        self, before: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> frozenset[str]:
+        """Delete the records before these offsets; return the topics where we may not.
+
+        Any other failure is told now and then, and never raised.
+        """
 
     def close(self) -> None: ...
 

@@ -8,7 +8,6 @@ calls ``step``; nothing here waits for longer than one poll.
 Stores that stand by are read in the same way, for ever, and only while none is being restored.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,7 +16,7 @@ import structlog
 
 from streamcore.errors import RetriableError
 from streamcore.model import Fetched, TaskId, TopicPartition
-from streamcore.runtime.changelogs import Span
+from streamcore.runtime.changelogs import Span, up_to
 from streamcore.runtime.ports import Admin, ChangelogReader
 from streamcore.runtime.settings import WorkerSettings
 from streamcore.task import Task
@@ -151,6 +150,11 @@ class Restorer:
         """True while there are stores that stand by."""
         return bool(self._followings)
 
+    @property
+    def remaining(self) -> int:
+        """How many records lie between the stores that are being restored and their ends."""
+        return sum(reading.lag.records for reading in self._readings.values())
+
     def add(
         self,
         task: Task,
@@ -274,11 +278,12 @@ class Restorer:
             self._stale |= not reading.may_read
             reading.end = offset
 
-    def lags(self) -> dict[tuple[str, int], Lag]:
+    def lags(self, *, ask: bool = True) -> dict[tuple[str, int], Lag]:
         """Return how far each store is, by its name and partition; those of tasks that run are at
-        their ends. The ends that standbys see are asked anew, once a second at most.
+        their ends. The ends that standbys see are asked anew, once a second at most, if wanted.
         """
-        self._ask_ends()
+        if ask:
+            self._ask_ends()
         found = {
             (reading.spec.name, tp.partition): reading.lag
             for readings in (self._readings, self._followings)
@@ -311,7 +316,7 @@ class Restorer:
 
     def _apply(self, fetched: Fetched, reading: _Reading) -> int:
         if reading.until_committed:
-            fetched = _up_to(fetched, reading.end)
+            fetched = up_to(fetched, reading.end)
         rows = 0
         if fetched.next_offset > reading.next_offset:  # markers alone move the position, too
             rows = reading.task.restore(reading.spec.name, fetched, reading.topic_id)
@@ -382,19 +387,3 @@ def _readings(
 
 def _bytes(column: Sequence[bytes | None]) -> int:
     return sum(map(len, filter(None, column)))
-
-
-def _up_to(fetched: Fetched, end: int) -> Fetched:
-    """Return the rows in front of ``end``: what lies behind it the task has not consumed yet."""
-    if fetched.next_offset <= end:
-        return fetched
-    rows = bisect_left(fetched.offsets, end)
-    return Fetched(
-        fetched.source,
-        fetched.offsets[:rows],
-        fetched.keys[:rows],
-        fetched.values[:rows],
-        fetched.stamps_ms[:rows],
-        None if fetched.headers is None else fetched.headers[:rows],
-        end,
-    )

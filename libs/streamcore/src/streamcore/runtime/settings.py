@@ -28,7 +28,7 @@ class WorkerSettings:
     repartition_purge_interval_ms: int = 30_000
     poll_rows_max: int = 10_000
     process_rows_max: int = 10_000
-    restore_rows_max: int = 20_000
+    restore_rows_max: int = 5_000
     poll_idle_ms: int = 100  # longest wait for records while there is nothing else to do
     poll_busy_ms: int = 5  # the same right after a turn that had rows
     commit_gap_min_ms: int = 100  # a full cache commits early, but not more often than this

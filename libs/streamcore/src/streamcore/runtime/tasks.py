@@ -72,6 +72,13 @@ class Tasks:
         """True when every task that we should have exists: it runs, or is being restored."""
         return len(self.running) + len(self._built) == len(self._wanted)
 
+    def committed_offsets(self) -> dict[TopicPartition, int]:
+        """Return how far each partition is committed that our tasks read, or will when restored."""
+        found = {tp: at.offset for begins in self._begins.values() for tp, at in begins.items()}
+        for task in self.running.values():
+            found |= task.committed_offsets
+        return found
+
     def want(self, tasks: Mapping[TaskId, tuple[TopicPartition, ...]]) -> None:
         """Have these tasks from now on, with these inputs; none of before may be left.
 

@@ -1,10 +1,14 @@
 """Upkeep: what a worker does for its topics now and then."""
 
+import structlog
+
 from streamcore.model import TopicPartition
 from streamcore.runtime.ports import Admin
 from streamcore.runtime.settings import WorkerSettings
 from streamcore.runtime.tasks import Tasks
 from streamcore.runtime.topics import Topics
+
+_log = structlog.get_logger("streamcore.upkeep")
 
 UNSETTLED_MS = 2_000
 """How often counts are compared while this worker waits for its part of a generation."""
@@ -21,6 +25,7 @@ class Upkeep:
         self._admin = admin
         self._settings = settings
         self._purged: dict[TopicPartition, int] = {}
+        self._kept: frozenset[str] = frozenset()  # topics whose records we may not delete
         self._purged_ms = self._checked_ms = 0
 
     def begin(self, now_ms: int) -> None:
@@ -48,8 +53,14 @@ class Upkeep:
             tp: offset
             for task in self._tasks.running.values()
             for tp, offset in task.purgeable().items()
-            if offset > self._purged.get(tp, 0)
+            if offset > self._purged.get(tp, 0) and tp.topic not in self._kept
         }
-        if before:
-            self._admin.delete_records(before, self._settings.request_timeout_ms)
-            self._purged.update(before)
+        if not before:
+            return
+        refused = self._admin.delete_records(before, self._settings.request_timeout_ms)
+        self._purged.update(before)
+        if refused:  # asked once, told once: what stays is cut off by the topic's retention
+            self._kept |= refused
+            _log.warning(
+                "processed records may not be deleted, retention does it", topics=sorted(refused)
+            )

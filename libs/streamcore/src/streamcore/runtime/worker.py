@@ -14,6 +14,7 @@ from streamcore.errors import ProcessingError, RecordError, Recovery, StreamsErr
 from streamcore.model import Fetched, TopicPartition
 from streamcore.runtime.aftermath import Aftermath
 from streamcore.runtime.blueprint import Blueprint
+from streamcore.runtime.caches import Caches
 from streamcore.runtime.commit import Committer
 from streamcore.runtime.deadline import Deadline
 from streamcore.runtime.engines import Engines
@@ -24,7 +25,7 @@ from streamcore.runtime.membership import Plan
 from streamcore.runtime.outbound import Outbound
 from streamcore.runtime.ports import World
 from streamcore.runtime.recovery import Recoverer
-from streamcore.runtime.report import Report
+from streamcore.runtime.report import Report, Told
 from streamcore.runtime.restore import Lag, RestoreListener, Restorer
 from streamcore.runtime.settings import WorkerSettings
 from streamcore.runtime.standby import Standbys
@@ -57,7 +58,7 @@ def create_worker(
 ) -> "Worker":
     """Check the topics, create what is missing of our own, and return a worker that fits them.
 
-    :raises TopicError, TopologyError: if topics are missing or do not fit.
+    :raises TopicError, TopologyError, MissingGroupError: if topics or rights are missing or unfit.
     :raises RetriableError: if the cluster did not answer; call again.
     """
     topics = Topics(topology, names, world.admin, settings)
@@ -85,6 +86,7 @@ class Worker:
         self._engines = Engines(world.state_dir)
         self._restorer = Restorer(world.reader(), world.admin, settings, restore_listeners)
         self._tasks = Tasks(blueprint, self._engines, self._restorer, world.admin)
+        self.caches = Caches(self._tasks, settings.cache_max_bytes)
         self._standbys = Standbys(blueprint, self._engines, self._restorer, world.admin)
         self._member = Member(
             blueprint, world, self._standbys, self._commit_and_drop, self._drop_lost
@@ -102,7 +104,9 @@ class Worker:
         self._paused: set[TopicPartition] = set()
         self._busy = False
         self._last_commit_ms = 0
-        self._report = Report(self._tasks, self._committer, self._outbound, self._restorer)
+        sources = (self._tasks, self._standbys, self._engines, self._restorer)
+        told = Told(*sources, self._committer, self._outbound)
+        self._report = Report(blueprint, world.admin, told)
         self.metrics = self._report.metrics
         self._recovery = Recoverer(
             self._tasks, self._committer, self._outbound, self.metrics, settings, world.clock
@@ -176,13 +180,12 @@ class Worker:
     # -- a turn ------------------------------------------------------------------------------
 
     def _turn(self, now_ms: int) -> int:
-        backoff = self._recovery.backoff
+        backoff, rows_max = self._recovery.backoff, self._settings.poll_rows_max
         held = backoff.holds(now_ms)
         if not held:
             self._take_over(now_ms)
         self._pause(everything=held or self._outbound.blocked)
-        wait_ms = self._wait_ms(held=held)
-        fetched = self._member.consumer.poll(self._settings.poll_rows_max, wait_ms)
+        fetched = self._member.consumer.poll(rows_max, self._wait_ms(held=held))
         self._member.raise_from_callbacks()
         self._feed(fetched)
         if held:
@@ -193,7 +196,7 @@ class Worker:
         self._busy = rows > 0
         committed = self._commit_if_due(now_ms)
         self._restore(now_ms)
-        self._report.read_lags(now_ms)
+        self._report.read(self._member.consumer, now_ms)
         self._upkeep.do(now_ms, settled=self._member.settled)
         if committed:  # until then a turn that merely read something proves nothing
             backoff.succeeded()
@@ -302,8 +305,7 @@ class Worker:
         since_ms = now_ms - self._last_commit_ms
         due = not 0 <= since_ms < self._settings.commit_interval_ms  # a clock may be set back
         if not due and since_ms >= self._settings.commit_gap_min_ms:
-            dirty_bytes = sum(task.dirty_bytes for task in self._tasks.running.values())
-            due = dirty_bytes > self._settings.cache_max_bytes // 2
+            due = self.caches.full
         if not (due or self._recovery.backoff.failing):
             return False
         done = self._commit(now_ms)
@@ -335,8 +337,7 @@ class Worker:
         if self._committer.commits > commits:
             self._recovery.committed()
             self._tasks.relieve(self._committer.durable)
-            self.metrics.add("streamcore_commit_ms_total", clock.now_ms() - began_ms)
-            self._report.publish()
+            self._report.committed(clock.now_ms() - began_ms)
         return done
 
     def _wait(self) -> None:
@@ -389,8 +390,7 @@ class Worker:
             self._outbound.write_rest(self._settings.markers_budget_ms)
         else:
             self._recovery.abandon_sends()
-        self._report.publish()
-        self._tasks.drop(clean=clean)
+        self._report.end_generation(lambda: self._tasks.drop(clean=clean))
         self._paused.clear()
 
     def _rejoin(self, error: StreamsError) -> None:

@@ -53,12 +53,12 @@ class TwoGenerations:
     ``young`` may be read and updated directly; call ``trim`` afterwards.
     """
 
-    __slots__ = ("_limit_bytes", "_size", "old", "young")
+    __slots__ = ("_limit_bytes", "_limit_bytes_max", "_size", "old", "young")
 
     def __init__(self, limit_bytes: int, size: RowSize) -> None:
         self.young: dict[bytes, Entry | None] = {}
         self.old: dict[bytes, Entry | None] = {}
-        self._limit_bytes = limit_bytes
+        self._limit_bytes = self._limit_bytes_max = limit_bytes
         self._size = size
 
     def trim(self) -> None:
@@ -66,6 +66,12 @@ class TwoGenerations:
         if 2 * len(self.young) * self._size.row_bytes > self._limit_bytes:
             self.old = self.young if self._limit_bytes else {}
             self.young = {}
+
+    def limit(self, part: float) -> None:
+        """Take this part of the limit that it was made with, from now on."""
+        self._limit_bytes = int(self._limit_bytes_max * part)
+        if (len(self.young) + len(self.old)) * self._size.row_bytes > self._limit_bytes:
+            self.clear()
 
     def clear(self) -> None:
         self.young = {}

@@ -97,6 +97,10 @@ class KeyValueStore:
         self._size.note(keys, values)
         self._cache.trim()
 
+    def limit_cache(self, part: float) -> None:
+        """Keep no more for reading than this part of what the store was made with."""
+        self._cache.limit(part)
+
     # --- commit ------------------------------------------------------------------------------
 
     def cut(self) -> Changes:

@@ -46,7 +46,7 @@ class WindowStore:
         self.cache_misses = 0
         self._engine = engine
         self._size = RowSize()
-        self._cache_bytes = cache_bytes
+        self._cache_bytes = self._cache_bytes_max = cache_bytes
         self._cached_rows = 0
         self._views: dict[int, dict[bytes, Entry | None]] = {}  # the one used last is last
         self._complete: set[int] = set()  # windows of which the view knows every key
@@ -191,6 +191,11 @@ class WindowStore:
         while self._cached_rows > target_rows:
             self._drop_view(next(iter(self._views)))
 
+    def limit_cache(self, part: float) -> None:
+        """Keep no more for reading than this part of what the store was made with."""
+        self._cache_bytes = int(self._cache_bytes_max * part)
+        self._grown(0)
+
     def _drop_view(self, start_ms: int) -> None:
         self._cached_rows -= len(self._views.pop(start_ms, ()))
         self._complete.discard(start_ms)
@@ -307,11 +312,12 @@ class WindowStore:
             ]
             applied = len(kept)
             newest = dict(kept)
+            starts = [key[:8] for key in newest]
         else:
             newest = dict(rows)
         self._engine.write(newest.items(), position)
         self._order = None
-        self._starts.update(map(unpack_ms, {key[:8] for key in newest}))
+        self._starts.update(map(unpack_ms, set(starts)))
         return applied
 
     def _forget_views(self) -> None:

@@ -24,7 +24,8 @@ A commit is cut, drain, send, wait, the offsets, committed, in this order and by
 any failure between two of them the task is thrown away and built anew from the last commit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from streamcore.errors import ProcessingError, RecordError, StreamsError
 from streamcore.model import (
@@ -75,6 +76,7 @@ class Task:
         self._time = EventTime(parts.inputs, parts.upstream_tasks, config)
         self._next: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._began: dict[TopicPartition, int] = {}
         self._logged: set[TopicPartition] = set()
         self._now_ms = 0
 
@@ -104,13 +106,14 @@ class Task:
         """Apply changelog rows; return how many. Windows that are closed are skipped."""
         assert self.state is TaskState.CREATED, self.state
         position = Position(fetched.next_offset, topic_id)
-        values, stamps_ms = fetched.values, fetched.stamps_ms
-        if None in fetched.keys:  # only a table's source topic can hold null keys
-            keyed = [row for row, key in enumerate(fetched.keys) if key is not None]
+        keys, values, stamps_ms = fetched.keys, fetched.values, fetched.stamps_ms
+        if None in keys:  # only a table's source topic can hold null keys
+            keyed = [row for row, key in enumerate(keys) if key is not None]
+            keys = [keys[row] for row in keyed]
             values = [values[row] for row in keyed]
             stamps_ms = [stamps_ms[row] for row in keyed]
         return self._parts.stores[store].restore(
-            [key for key in fetched.keys if key is not None],
+            cast("Sequence[bytes]", keys),
             values,
             stamps_ms,
             position,
@@ -144,7 +147,7 @@ class Task:
         for partition, source in self._parts.inputs.items():
             own = positions[partition]
             self._time.start(partition, metadata.decode(own.metadata), now_ms)
-            self._next[partition] = own.offset
+            self._next[partition] = self._began[partition] = own.offset
             self._intakes[partition] = Intake(partition, source, self._poisoned.get(partition, {}))
         for speaker in self._pipeline.speakers:
             speaker.start(now_ms)
@@ -348,6 +351,11 @@ class Task:
         """The next offset to process of every input."""
         return self._next
 
+    @property
+    def committed_offsets(self) -> dict[TopicPartition, int]:
+        """How far every input is committed; before the first commit, where it began."""
+        return {**self._began, **{at: own.offset for at, own in self._committed.items()}}
+
     def purgeable(self) -> dict[TopicPartition, int]:
         """Return the repartition inputs and the offsets in front of which nobody needs a record."""
         return {
@@ -355,6 +363,11 @@ class Task:
             for partition, source in self._parts.inputs.items()
             if source.internal and partition in self._committed
         }
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """The stores of this task, to be read."""
+        return self._parts.stores
 
     def store(self, name: str) -> Store:
         """Return a store of this task, to be read."""

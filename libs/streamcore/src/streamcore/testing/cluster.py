@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from streamcore.errors import ProducerFencedError, RetriableError
 from streamcore.model import TopicPartition
@@ -9,6 +10,8 @@ from streamcore.testing.clock import ManualClock
 from streamcore.testing.faults import Faults
 from streamcore.testing.group import Group
 from streamcore.testing.partition_log import PartitionLog, Transaction
+
+Right = Literal["create", "settings", "delete_records"]
 
 
 @dataclass(slots=True)
@@ -39,6 +42,8 @@ class Cluster:
         self.queue_rows_max = queue_rows_max
         self.faults = Faults()
         self.away = False
+        self.refused: set[Right] = set()  # rights that no client has
+        self.refused_groups: set[str] = set()
         self.late_markers = False
         self.lingers = False  # producers hold rows back until they are flushed
         self.topics: dict[str, Topic] = {}

@@ -117,6 +117,10 @@ class MemoryConsumer(_Fetcher):
             if tp.topic in topics and self._cluster.log(tp).end > offset
         }
 
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        ours = [tp for tp in partitions if tp in self._positions]
+        return {tp: self._cluster.log(tp).end for tp in ours if tp.topic in self._cluster.topics}
+
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from streamcore.errors import ProductionError, TopicCreationRefusedError
+from streamcore.errors import GroupRefusedError, ProductionError, TopicCreationRefusedError
 from streamcore.model import Headers, OffsetAndMetadata, Refused, Send, TopicPartition
 from streamcore.runtime.ports import GroupView, TopicSpec
 from streamcore.testing.cluster import Cluster, Topic
@@ -175,13 +175,14 @@ class MemoryProducer:
 
 
 class MemoryAdmin:
-    """Port ``Admin``."""
+    """Port ``Admin``, with the rights that the cluster grants."""
 
-    def __init__(self, cluster: Cluster, *, may_create: bool = True) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._may_create = may_create
 
     def group(self, name: str, timeout_ms: int) -> GroupView | None:
+        if name in self._cluster.refused_groups:
+            raise GroupRefusedError(f"the broker refuses the consumer group {name}")
         if self._cluster.faults.take("admin.group") is False or self._cluster.away:
             self._cluster.clock.advance(timeout_ms)
             return None
@@ -201,14 +202,18 @@ class MemoryAdmin:
     def settings(self, topics: Iterable[str], timeout_ms: int) -> dict[str, dict[str, str]]:
         self._cluster.must_answer(timeout_ms)
         known = self._cluster.topics
+        if "settings" in self._cluster.refused:
+            return {}
         return {t: dict(known[t].settings) for t in topics if t in known}
 
-    def create(self, topics: Iterable[TopicSpec], timeout_ms: int) -> None:
+    def create(
+        self, topics: Iterable[TopicSpec], timeout_ms: int, *, only_ask: bool = False
+    ) -> None:
         self._cluster.must_answer(timeout_ms)
         missing = [spec for spec in topics if spec.name not in self._cluster.topics]
-        if missing and not self._may_create:
+        if missing and "create" in self._cluster.refused:
             raise TopicCreationRefusedError([spec.name for spec in missing])
-        for spec in missing:
+        for spec in missing if not only_ask else ():
             self._cluster.create(spec.name, spec.partitions, spec.settings)
 
     def offsets(
@@ -222,10 +227,16 @@ class MemoryAdmin:
         assert where in ("earliest", "latest"), where
         return {tp: log.start if where == "earliest" else log.end for tp, log in logs.items()}
 
-    def delete_records(self, before: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+    def delete_records(
+        self, before: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> frozenset[str]:
         self._cluster.must_answer(timeout_ms)
+        self._cluster.faults.take("admin.delete_records")
+        if "delete_records" in self._cluster.refused:
+            return frozenset(tp.topic for tp in before)
         for tp, offset in before.items():
             self._cluster.log(tp).delete_before(offset)
+        return frozenset()
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -192,6 +192,51 @@ def partition_counts(topology: Topology, counts: Mapping[str, int]) -> Partition
 
     :raises TopologyError: if topics are missing or do not fit; the message has names and counts.
     """
+    known, tasks = _solved(topology, counts)
+    _check_same_partition(topology, counts, tasks)
+    writers = {topic for sub in topology.sub_topologies for topic in sub.repartition_sinks}
+    return Partitions(
+        topics=dict(counts),
+        repartitions={topic: count for topic, count in known.items() if topic in writers},
+        changelogs={
+            store.changelog: tasks[sub.id]
+            for sub in topology.sub_topologies
+            for store in sub.changelogged
+        },
+        tasks=tasks,
+    )
+
+
+def fitting_counts(
+    topology: Topology, counts: Mapping[str, int], default: int
+) -> Mapping[str, int]:
+    """Return partitions for the topics of others that ``partition_counts`` is content with.
+
+    ``counts`` are kept. What they leave open has ``default`` partitions, unless it meets a topic of
+    ``counts``: in one store, or where rows are written by partition number.
+
+    :raises TopologyError: if ``counts`` do not fit each other already.
+    """
+    chosen = dict(counts)
+    for sub in topology.sub_topologies:
+        for group in _groups(topology, sub):
+            if given := _agreed(group, counts):
+                outer = group.intersection(topology.source_topics)
+                chosen |= dict.fromkeys(outer - chosen.keys(), given)
+        by_number = [sink.topic for sink in sub.sinks if sink.same_partition]
+        given = max((chosen.get(topic, 0) for topic in (*sub.source_topics, *by_number)), default=0)
+        for topic in sub.source_topics:
+            chosen.setdefault(topic, given if by_number and given else default)
+    _, tasks = _solved(topology, chosen)
+    for sub in topology.sub_topologies:
+        for sink in sub.sinks:
+            if not sink.internal:
+                chosen.setdefault(sink.topic, tasks[sub.id] if sink.same_partition else default)
+    return chosen
+
+
+def _solved(topology: Topology, counts: Mapping[str, int]) -> tuple[dict[str, int], dict[int, int]]:
+    """Return the partitions of all topics that are read, and the tasks by sub-topology."""
     if missing := [topic for topic in topology.source_topics if topic not in counts]:
         raise TopologyError(f"source topics without partitions: {', '.join(missing)}")
     known = {topic: counts[topic] for topic in topology.source_topics}
@@ -205,18 +250,7 @@ def partition_counts(topology: Topology, counts: Mapping[str, int]) -> Partition
             known[topic] = forced.get(topic) or _tasks(sub, known)
         for group in groups:
             known |= dict.fromkeys(group, max(known.get(topic, 0) for topic in group))
-    tasks = {sub.id: _tasks(sub, known) for sub in topology.sub_topologies}
-    _check_same_partition(topology, counts, tasks)
-    return Partitions(
-        topics=dict(counts),
-        repartitions={topic: known[topic] for topic in writers},
-        changelogs={
-            store.changelog: tasks[sub.id]
-            for sub in topology.sub_topologies
-            for store in sub.changelogged
-        },
-        tasks=tasks,
-    )
+    return known, {sub.id: _tasks(sub, known) for sub in topology.sub_topologies}
 
 
 def _tasks(sub: SubTopology, known: Mapping[str, int]) -> int:

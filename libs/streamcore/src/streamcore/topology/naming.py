@@ -37,5 +37,13 @@ class Names:
         """The consumer group."""
         return self._prefixed(self.application_id)
 
+    def bare(self, name: str) -> str:
+        """Return the name without the prefix, as commands and messages for people want it.
+
+        >>> Names("rec-", "rec-app").bare("rec-app-counts-changelog")
+        'app-counts-changelog'
+        """
+        return name.removeprefix(self.prefix)
+
     def _prefixed(self, name: str) -> str:
         return name if name.startswith(self.prefix) else self.prefix + name

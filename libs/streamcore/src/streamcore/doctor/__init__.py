@@ -1,0 +1,1 @@
+"""Doctor: what would keep the applications from working here, and what mends it; read-only."""

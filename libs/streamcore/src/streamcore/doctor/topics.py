@@ -1,0 +1,208 @@
+"""Topics: missing ones, partition counts, rights, what the broker would forget, and the budget."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from streamcore import heroku
+from streamcore.cluster import TopicFacts
+from streamcore.doctor.case import Case, users_of
+from streamcore.findings import Finding, Level
+from streamcore.plan.lines import topic_line
+from streamcore.plan.topics import PlannedTopic
+from streamcore.runtime import internal_topics
+from streamcore.runtime.ports import TopicSpec
+
+_HOUR_MS: Final = 3_600_000
+_OURS: Final = ("changelog", "repartition")
+
+
+def topics(case: Case) -> Iterator[Finding]:
+    """Yield a line for each topic that the services use, and one for each pair that misfits."""
+    if not case.facts.reachable:
+        return
+    for reason in case.misfits:
+        yield Finding("failure", "partitions", reason)
+    for topic in case.plan.topics:
+        found = case.facts.topics.get(topic.wire)
+        if topic.wire in case.facts.hidden:
+            yield _finding(
+                "failure",
+                topic,
+                "the broker refuses to speak of it: KAFKA_PREFIX is another's, or the right "
+                "DESCRIBE is missing",
+            )
+        elif found is None:
+            yield _missing(case, topic)
+        else:
+            problems = [*_problems(case, topic, found)]
+            yield from problems or [_good(case, topic, found)]
+
+
+def _finding(level: Level, topic: PlannedTopic, detail: str, command: str | None = None) -> Finding:
+    return Finding(level, f"topic {topic.name}", detail, command)
+
+
+def _missing(case: Case, topic: PlannedTopic) -> Finding:
+    if topic.kind in _OURS and "CREATE" in (case.facts.rights or ()):
+        return _finding("ok", topic, "missing; the first start makes it, as it may here")
+    users = users_of(topic) or tuple(one.name for one in case.services)
+    waited = case.absent(users) == "warning"
+    detail = f"missing; {', '.join(users)} {'waits' if waited else 'does not start'}"
+    if len(users) > 1:
+        detail = f"missing; {', '.join(users)} {'wait' if waited else 'do not start'}"
+    return _finding(case.absent(users), topic, detail, topic_line(topic, case.target))
+
+
+def _good(case: Case, topic: PlannedTopic, found: TopicFacts) -> Finding:
+    shape = f"{found.partitions} partitions x {found.replication}"
+    if topic.kind not in _OURS or found.settings is not None:
+        return _finding("ok", topic, shape)
+    command = _heroku(case, "info", topic) if case.target.form == "heroku" else None
+    return _finding(
+        "unknown", topic, f"{shape}; its settings are not told (DescribeConfigs)", command
+    )
+
+
+def _problems(case: Case, topic: PlannedTopic, found: TopicFacts) -> Iterator[Finding]:
+    if topic.kind in _OURS and found.partitions != topic.partitions:
+        yield _finding(
+            "failure",
+            topic,
+            f"{found.partitions} partitions, and {topic.partitions} are needed; delete it, and its "
+            "records with it, then create it",
+            topic_line(topic, case.target),
+        )
+    if found.rights is not None and (refused := _needed(topic) - found.rights):
+        yield _finding("failure", topic, f"this client may not {' and '.join(sorted(refused))} it")
+    if found.settings is not None:
+        yield from _kept(case, topic, found.settings)
+
+
+def _needed(topic: PlannedTopic) -> set[str]:
+    if topic.kind in _OURS:
+        return {"READ", "WRITE"}
+    return {
+        *(["WRITE"] if topic.writers else []),
+        *(["READ"] if topic.readers else []),
+    }
+
+
+# --- what is kept, and for how long ---------------------------------------------------------------
+
+
+def _kept(case: Case, topic: PlannedTopic, settings: Mapping[str, str]) -> Iterator[Finding]:
+    policy = _policies(settings)
+    if topic.kind in _OURS:
+        spec = TopicSpec(topic.wire, topic.partitions, topic.settings)
+        for problem in internal_topics.setting_problems([spec], {topic.wire: settings}):
+            command = _mend(case, topic) if "cleanup.policy" in problem else None
+            yield _finding("failure", topic, _short(problem, topic), command)
+    elif "compact" in policy and not topic.compaction and topic.readers:
+        yield _finding(
+            "warning",
+            topic,
+            f"cleanup.policy={','.join(sorted(policy))}: of records with one key the broker keeps "
+            "the last, so some may never be read",
+            _mend(case, topic),
+        )
+    if "delete" in policy and (topic.compaction or (topic.kind == "outer" and topic.readers)):
+        yield from _forgets(case, topic, int(settings.get("retention.ms") or -1))
+
+
+def _forgets(case: Case, topic: PlannedTopic, kept_ms: int) -> Iterator[Finding]:
+    """Yield it if records are deleted by time while they are needed."""
+    if kept_ms < 0:
+        return
+    needed_ms = _needed_ms(case, topic)
+    if needed_ms is None:
+        shared = case.target.form == "heroku" and case.target.plan.shared
+        yield _finding(
+            "warning",
+            topic,
+            f"deletes by time, too: a key that is not written for {_time(kept_ms)} is forgotten",
+            None if shared else _mend(case, topic),  # there it can only be so
+        )
+    elif kept_ms < needed_ms:
+        yield _finding(
+            "failure" if topic.compaction else "warning",
+            topic,
+            f"deletes after {_time(kept_ms)}, and {_time(needed_ms)} are needed",
+            _longer(case, topic, max(needed_ms, topic.retention_ms or 0)),
+        )
+
+
+def _needed_ms(case: Case, topic: PlannedTopic) -> int | None:
+    """Return for how long records must stay; None: for ever."""
+    for service in case.services:
+        for sub in service.topology.sub_topologies:
+            for store in sub.changelogged:
+                if service.names.internal(store.changelog) == topic.wire:
+                    return internal_topics.needed_for_ms(store)
+    return topic.retention_ms
+
+
+def _time(ms: int) -> str:
+    return f"{ms / _HOUR_MS:.3g} h" if ms >= _HOUR_MS else f"{ms / 1_000:g} s"
+
+
+def _policies(settings: Mapping[str, str]) -> set[str]:
+    return {one.strip() for one in settings.get("cleanup.policy", "").split(",")} - {""}
+
+
+def _short(problem: str, topic: PlannedTopic) -> str:
+    """Return a problem without the name in front, which the line has already."""
+    return problem.partition(f"{topic.wire} ")[2] or problem
+
+
+def _mend(case: Case, topic: PlannedTopic) -> str:
+    if case.target.form == "heroku":
+        word = "enable" if topic.compaction else "disable"
+        return _heroku(case, "compaction", topic, word)
+    return _kafka(case, topic, f"cleanup.policy={'compact' if topic.compaction else 'delete'}")
+
+
+def _longer(case: Case, topic: PlannedTopic, keep_ms: int) -> str:
+    if case.target.form == "heroku":
+        return _heroku(case, "retention-time", topic, heroku.duration(keep_ms))
+    return _kafka(case, topic, f"retention.ms={keep_ms}")
+
+
+def _heroku(case: Case, command: str, topic: PlannedTopic, *values: str) -> str:
+    words = ["heroku", f"kafka:topics:{command}", topic.name, *values]
+    app = case.target.app
+    return shlex.join([*words, *(("--app", app) if app else ())])
+
+
+def _kafka(case: Case, topic: PlannedTopic, setting: str) -> str:
+    words = ["kafka-configs.sh", "--bootstrap-server", case.target.servers, "--alter"]
+    words += ["--entity-type", "topics", "--entity-name", topic.wire, "--add-config", setting]
+    return shlex.join(words)
+
+
+# --- budget -----------------------------------------------------------------------------------
+
+
+def budget(case: Case) -> Iterator[Finding]:
+    """Yield whether a shared plan has room for what is there and what is missing."""
+    plan = case.target.plan
+    if not case.facts.reachable or not plan.shared or case.target.form != "heroku":
+        return
+    there = [
+        heroku.Topic(name.removeprefix(case.prefix), topic.partitions)
+        for name, topic in case.facts.topics.items()
+        if case.is_ours(name)
+    ]
+    missing = [
+        heroku.Topic(topic.name, topic.partitions)
+        for topic in case.plan.topics
+        if topic.wire not in case.facts.topics
+    ]
+    spent = heroku.budget([*there, *missing], plan)
+    used = f"{spent.replicas} of {plan.replicas_max} replicas on {plan.name}"
+    if spent.fits:
+        yield Finding("ok", "plan", f"{used}, with what is missing" if missing else used)
+        return
+    for problem in spent.problems:
+        guess = "" if case.plan_known else "; name the plan with --plan if it is a larger one"
+        yield Finding("failure" if case.plan_known else "warning", "plan", problem + guess)

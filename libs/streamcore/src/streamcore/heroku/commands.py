@@ -1,0 +1,67 @@
+"""The command lines that create topics and consumer groups, ready to be copied into a shell.
+
+Names in them are bare: the platform puts the prefix of a shared cluster on by itself.
+"""
+
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+_HOUR_MS: Final = 3_600_000
+_DAY_H: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic to be created. ``retention_ms`` None leaves it to the plan."""
+
+    name: str
+    partitions: int
+    compaction: bool = False
+    retention_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        assert self.name, "a topic has a name"
+        assert self.partitions > 0, f"{self.name} has {self.partitions} partitions"
+        assert self.retention_ms is None or self.retention_ms > 0, f"{self.name}: {self}"
+
+
+def topic_command(topic: Topic, app: str | None = None, prefix: str = "") -> str:
+    """Return the line that creates the topic; ``prefix`` is taken off its name.
+
+    >>> topic_command(Topic("mill-1.flour", 4, compaction=True, retention_ms=129_600_000),
+    ...               app="sushi", prefix="mill-1.")
+    'heroku kafka:topics:create flour --partitions 4 --retention-time 36h --compaction --app sushi'
+    """
+    words = ["heroku", "kafka:topics:create", topic.name.removeprefix(prefix)]
+    words += ["--partitions", str(topic.partitions)]
+    if topic.retention_ms is not None:
+        words += ["--retention-time", duration(topic.retention_ms)]
+    if topic.compaction:
+        words.append("--compaction")
+    return _line(words, app)
+
+
+def group_command(group: str, app: str | None = None, prefix: str = "") -> str:
+    """Return the line that grants the consumer group, which a shared cluster demands.
+
+    >>> group_command("mill-1.millers", prefix="mill-1.")
+    'heroku kafka:consumer-groups:create millers'
+    """
+    return _line(["heroku", "kafka:consumer-groups:create", group.removeprefix(prefix)], app)
+
+
+def duration(ms: int) -> str:
+    """Return a time as the command line takes it: hours, rounded up, or days from two on.
+
+    >>> duration(86_400_000), duration(90_000_001), duration(604_800_000)
+    ('24h', '26h', '7d')
+    """
+    assert ms > 0, f"{ms} ms is no time to keep anything"
+    hours = -(-ms // _HOUR_MS)
+    days, rest = divmod(hours, _DAY_H)
+    return f"{hours}h" if rest or days < 2 else f"{days}d"
+
+
+def _line(words: list[str], app: str | None) -> str:
+    return shlex.join([*words, *(("--app", app) if app else ())])

@@ -1,0 +1,125 @@
+"""The command lines of a plan, for Heroku's command line or Kafka's own, and scripts of them.
+
+Heroku refuses to create what exists, with the same exit code as for any other trouble. So a line of
+the script is content when the topic can be shown afterwards, and hides no message.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from streamcore import heroku
+from streamcore.commands import kafka_topic_command
+from streamcore.config import StreamsConfig
+from streamcore.plan.topics import PlannedGroup, PlannedTopic
+
+Form = Literal["heroku", "kafka"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the commands go: Heroku's add-on plan and application, or Kafka's brokers."""
+
+    form: Form
+    plan: heroku.Plan
+    app: str | None = None
+    servers: str = "localhost:9092"
+    command_config: str | None = None
+
+
+def target_for(
+    config: StreamsConfig,
+    environ: Mapping[str, str],
+    *,
+    form: Form | None = None,
+    plan: str | None = None,
+    app: str | None = None,
+) -> Target:
+    """Return where commands go, with what was asked for, and what the settings look like.
+
+    Only a shared cluster has a prefix; a plan that is not named is taken for the smallest of its
+    kind.
+
+    :raises ConfigError: if there is no such plan.
+    """
+    looks_so = heroku.on_heroku(environ) or bool(config.prefix) or config.brokers.tls
+    shared = bool(config.prefix) or form == "heroku" or not looks_so
+    return Target(
+        form or ("heroku" if looks_so else "kafka"),
+        heroku.plan_named(plan or ("basic-0" if shared else "standard-0")),
+        app or heroku.app_name(environ),
+        config.brokers.servers,
+    )
+
+
+def heroku_topic(topic: PlannedTopic, plan: heroku.Plan) -> heroku.Topic:
+    """Return the topic as the plan wants it to be told.
+
+    A shared cluster deletes compacted topics by time as well, so they need a time there; elsewhere
+    they are kept until they are overwritten.
+    """
+    keep_ms = topic.retention_ms if plan.shared or not topic.compaction else None
+    return heroku.Topic(topic.name, topic.partitions, topic.compaction, keep_ms)
+
+
+def topic_line(topic: PlannedTopic, target: Target) -> str:
+    """Return the command that creates a topic."""
+    if target.form == "heroku":
+        return heroku.topic_command(heroku_topic(topic, target.plan), target.app)
+    return kafka_topic_command(
+        topic.wire, topic.partitions, topic.settings, target.servers, target.command_config
+    )
+
+
+def group_line(group: PlannedGroup, target: Target) -> str | None:
+    """Return the command that grants a group, None where groups need no grant."""
+    if target.form == "heroku" and target.plan.shared:
+        return heroku.group_command(group.name, target.app)
+    return None
+
+
+def lines(
+    topics: Iterable[PlannedTopic], groups: Iterable[PlannedGroup], target: Target
+) -> tuple[str, ...]:
+    """Return all commands, topics first."""
+    granted = (group_line(group, target) for group in groups)
+    return (
+        *(topic_line(topic, target) for topic in topics),
+        *(line for line in granted if line is not None),
+    )
+
+
+def script(topics: Iterable[PlannedTopic], groups: Iterable[PlannedGroup], target: Target) -> str:
+    """Return a shell script that may be run any number of times.
+
+    Everything is tried; the exit code is 1 if something is missing at the end.
+    """
+    return "\n".join(_script(tuple(topics), tuple(groups), target)) + "\n"
+
+
+def _script(
+    topics: tuple[PlannedTopic, ...], groups: tuple[PlannedGroup, ...], target: Target
+) -> Iterator[str]:
+    yield "#!/bin/sh"
+    yield "# Creates what is missing, and leaves alone what is there."
+    if target.form == "kafka":
+        yield "failed=0"
+        for topic in topics:
+            yield f"{topic_line(topic, target)} || failed=1"
+        yield 'exit "$failed"'
+        return
+    app = "" if target.app is None else f" --app {shlex.quote(target.app)}"
+    yield "# What exists is refused with a message; it is enough then that it can be shown."
+    yield "failed=0"
+    for topic in topics:
+        shown = f"heroku kafka:topics:info {shlex.quote(topic.name)}{app}"
+        yield f"{topic_line(topic, target)} || {shown} || failed=1"
+    for group in groups:
+        line = group_line(group, target)
+        if line is not None:
+            word = rf"(^|[^A-Za-z0-9_-]){re.escape(group.name)}([^A-Za-z0-9._-]|$)"
+            listed = f"heroku kafka:consumer-groups{app} | grep -Eq {shlex.quote(word)}"
+            yield f"{line} || {listed} || failed=1"
+    yield 'exit "$failed"'

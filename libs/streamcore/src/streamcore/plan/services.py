@@ -1,0 +1,87 @@
+"""Services: the installed applications with their settings, ready to be looked at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streamcore.application import Application, applications
+from streamcore.config import StreamsConfig
+from streamcore.errors import ConfigError
+from streamcore.settings import ServiceSettings, load
+from streamcore.topology.graph import Topology
+from streamcore.topology.naming import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """An application as its environment has it."""
+
+    name: str
+    application: Application
+    settings: ServiceSettings
+    config: StreamsConfig
+    topology: Topology
+
+    @property
+    def names(self) -> Names:
+        """Names on the broker."""
+        return Names(self.config.prefix, self.config.application_id)
+
+    @property
+    def bare_names(self) -> Names:
+        """Names without the prefix, as Heroku's command line takes them."""
+        return Names("", self.bare(self.config.application_id))
+
+    def bare(self, name: str) -> str:
+        """Return a name of a topic, an application or a group without the prefix."""
+        return self.names.bare(name)
+
+    @property
+    def dead_letters(self) -> str | None:
+        """The dead-letter topic, if one is set, as it was written."""
+        return self.config.dead_letter_topic
+
+
+def load_services(names: Sequence[str] = (), *, offline: bool = False) -> tuple[Service, ...]:
+    """Return the installed applications that were asked for (all, if none was), readers last.
+
+    ``offline``: no broker need be named. Nothing is run.
+
+    :raises ConfigError: with every problem of all of them, or if one is not installed.
+    """
+    found: list[Service] = []
+    problems: list[str] = []
+    for application in applications(tuple(dict.fromkeys(names))):
+        try:
+            settings, config = load(application.settings, offline=offline)
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        topology = application.build(settings)
+        found.append(Service(application.name, application, settings, config, topology))
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    return readers_last(found)
+
+
+def readers_last(services: Sequence[Service]) -> tuple[Service, ...]:
+    """Return them so that whoever writes a topic stands before whoever reads it, where it can be.
+
+    Partition counts follow from what is upstream.
+    """
+    waiting, ordered = list(services), []
+    while waiting:
+        free = next((one for one in waiting if not _waits(one, waiting)), waiting[0])
+        waiting.remove(free)
+        ordered.append(free)
+    return tuple(ordered)
+
+
+def _waits(service: Service, others: Sequence[Service]) -> bool:
+    read = {service.names.topic(topic) for topic in service.topology.source_topics}
+    written = {
+        other.names.topic(topic)
+        for other in others
+        if other is not service
+        for topic in other.topology.sink_topics
+    }
+    return bool(read & written)

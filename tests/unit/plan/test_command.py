@@ -1,0 +1,168 @@
+"""``streamcore plan`` as it is called, on the services that are installed; no broker."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from typer.testing import CliRunner, Result
+
+from streamcore.cli import app
+
+# At this rate the search for where basic-0 throttles ends soon.
+QUICK = ("--rate", "900", "--distinct-words", "500")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings but those of a test."""
+    known = ("STREAMCORE_", "INGEST_", "AGGREGATOR_", "SINK_", "KAFKA_", "DATABASE_", "HEROKU_")
+    plain = {"EMIT", "GRACE_MS", "WINDOW_SIZE_MS", "LINES_TOPIC", "WORDS_TOPIC", "COUNTS_TOPIC"}
+    for name in list(os.environ):
+        if name.startswith(known) or name in plain | {"DYNO"}:
+            monkeypatch.delenv(name)
+    # The rehearsal is ten commits long, or one window: here a short one.
+    monkeypatch.setenv("WINDOW_SIZE_MS", "1000")
+    monkeypatch.setenv("STREAMCORE_COMMIT_INTERVAL_MS", "100")
+
+
+def plan(*words: str, code: int = 0, columns: int = 80) -> Result:
+    done = CliRunner(env={"COLUMNS": str(columns)}).invoke(app, ["plan", *words])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def document(*words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(plan("--json", *QUICK, *words).stdout)
+    return found
+
+
+def test_all_services_are_planned_in_one_call() -> None:
+    found = document("--form", "heroku", "--app", "sushi")
+    assert found["services"] == ["ingest", "aggregator", "sink"]
+    names = [topic["name"] for topic in found["topics"]]
+    assert names == [
+        "textlines",
+        "words",
+        "windowed-counts",
+        "aggregator-app-windowed-counts-repartition",
+        "aggregator-app-windowed-counts-changelog",
+    ]
+    assert [group["name"] for group in found["groups"]] == [
+        "ingest-app",
+        "aggregator-app",
+        "sink-app",
+    ]
+    assert found["commands"] == [
+        *(topic["command"] for topic in found["topics"]),
+        *(group["command"] for group in found["groups"]),
+    ]
+    by_plan = {budget["plan"]: budget for budget in found["budgets"]}
+    assert (by_plan["basic-0"]["partitions"], by_plan["basic-0"]["replicas"]) == (20, 60)
+    assert found["traffic"]["produced_bytes_per_line"] > 0
+    assert found["throttle"]["plan"] == "basic-0"
+    assert found["differences"] is None
+
+
+def test_the_environment_decides_names_and_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PREFIX", "mill-1.")
+    monkeypatch.setenv("AGGREGATOR_APPLICATION_ID", "counters")
+    monkeypatch.setenv("WORDS_TOPIC", "tokens")
+    found = document()
+    assert (found["form"], found["prefix"]) == ("heroku", "mill-1.")
+    wires = {topic["wire"] for topic in found["topics"]}
+    assert {"mill-1.tokens", "mill-1.counters-windowed-counts-changelog"} <= wires
+    assert not any("mill-1." in command for command in found["commands"])
+
+
+def test_the_script_is_all_that_is_printed() -> None:
+    out = plan("--form", "heroku", "--script", "--app", "sushi", "--plan", "basic-0").stdout
+    assert out.startswith("#!/bin/sh\n")
+    assert out.count("heroku kafka:topics:create ") == 5
+    assert out.endswith('exit "$failed"\n')
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("form", ["heroku", "kafka"])
+def test_tables_fit_and_commands_stay_whole(columns: int, form: str) -> None:
+    out = plan("--form", form, *QUICK, columns=columns).stdout.splitlines()
+    commands = [line for line in out if line.startswith(("heroku ", "kafka-topics.sh "))]
+    assert len(commands) == (8 if form == "heroku" else 5)
+    end = "--compaction" if form == "heroku" else "min.cleanable.dirty.ratio=0.1"
+    assert commands[4].endswith(end)
+    others = [line for line in out if line not in commands]
+    assert max(map(cell_len, others)) <= columns
+    assert not any("…" in line for line in out)
+    assert any("basic-0 throttles from about" in line for line in out)
+    # Where a long name does not fit, it is broken behind a hyphen.
+    whole, half = "aggregator-app-windowed-counts-changelog  ", "aggregator-app-windowed-  "
+    row = next(line.strip() for line in others if "state of" in line)
+    assert row.startswith(half if columns == 80 else whole)
+
+
+def test_a_service_alone_says_why_its_bytes_are_not_known() -> None:
+    out = " ".join(plan("sink").stdout.split())
+    assert "Bytes are not known: lines of text are no input of sink" in out
+
+
+def test_a_plan_that_is_too_small_is_told() -> None:
+    out = plan("--form", "heroku", "--partitions", "20", *QUICK).stdout
+    assert "100 partitions are 300 replicas; basic-0 has room for 240" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("nonsense",), "nonsense is no installed application"),
+        (("--plan", "basic-9"), "basic-9 is no plan"),
+        (("--script", "--json"), "--script and --json exclude each other"),
+        (("--diff",), "KAFKA_URL is not set"),
+    ],
+)
+def test_what_cannot_be_is_one_line_on_stderr(words: tuple[str, ...], reason: str) -> None:
+    refused = plan(*words, code=2)
+    assert refused.stdout == ""
+    lines = refused.stderr.splitlines()
+    assert all(line.startswith("streamcore plan: ") for line in lines)
+    assert reason in lines[0]
+
+
+def test_services_on_two_clusters_are_not_planned_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SINK_KAFKA_URL", "kafka://elsewhere:9092")
+    refused = plan(code=2)
+    assert "sink has another cluster or prefix than ingest" in refused.stderr
+
+
+def test_a_cluster_that_is_away_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_URL", "kafka://127.0.0.1:1")
+    refused = plan("--diff", code=1)
+    assert refused.stdout == ""
+    assert refused.stderr.startswith("streamcore plan: no broker answers (127.0.0.1:1")
+
+
+def test_bytes_of_lines_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_text("the same words\n\nagain and again\n", encoding="utf-8")
+    traffic = document("--text", str(file))["traffic"]
+    assert (traffic["words_per_line"], traffic["distinct_words"]) == (2, None)
+    by_name = {topic["name"]: topic["records_per_line"] for topic in traffic["topics"]}
+    assert by_name["words"] == pytest.approx(2, abs=0.1)
+    # Five different words: a window of a second has each once a commit at most.
+    assert by_name["windowed-counts"] < 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(None, "No such file"), (b"\n\n", "no word"), (b"\xff", "utf-8")]
+)
+def test_a_text_that_cannot_be_used_is_said_so(
+    tmp_path: Path, content: bytes | None, reason: str
+) -> None:
+    file = tmp_path / "text"
+    if content is not None:
+        file.write_bytes(content)
+    refused = plan("--text", str(file), code=2)
+    assert reason in refused.stderr

@@ -1,0 +1,118 @@
+"""Remedies: the commands under an error, in the form that the cluster at hand understands."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from streamcore.config import StreamsConfig
+from streamcore.errors import (
+    AuthorizationError,
+    GroupRefusedError,
+    MissingGroupError,
+    MissingTopic,
+    MissingTopicsError,
+    StreamsError,
+    TopicError,
+)
+from streamcore.remedies import mending_commands
+from streamcore.service import tell_errors
+
+HOUR_MS = 3_600_000
+COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000"}
+MISSING = MissingTopicsError(
+    [
+        MissingTopic("words", 4, {"cleanup.policy": "delete", "retention.ms": "1"}, 24 * HOUR_MS),
+        MissingTopic("app-counts-changelog", 4, COMPACT, 49 * HOUR_MS),
+    ],
+    "app",
+)
+CERTIFICATES = {
+    f"kafka_{field}": f"-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----"
+    for field, kind in (
+        ("trusted_cert", "CERTIFICATE"),
+        ("client_cert", "CERTIFICATE"),
+        ("client_cert_key", "PRIVATE KEY"),
+    )
+}
+
+
+def told(
+    error: StreamsError,
+    environ: Mapping[str, str] | None = None,
+    url: str = "kafka://one:9092,kafka://two:9092",
+    **settings: object,
+) -> tuple[str, ...]:
+    config = StreamsConfig(application_id="app", kafka_url=url, **settings)  # type: ignore[arg-type]
+    return mending_commands(error, config, environ or {})
+
+
+def test_a_shared_plan_gets_bare_names_a_time_for_every_topic_and_the_group() -> None:
+    environ = {"DYNO": "aggregator_worker.1", "HEROKU_APP_NAME": "sushi"}
+    assert told(MISSING, environ, prefix="columbia-1.") == (
+        "heroku kafka:topics:create words --partitions 4 --retention-time 24h --app sushi",
+        (
+            "heroku kafka:topics:create app-counts-changelog --partitions 4 --retention-time 49h "
+            "--compaction --app sushi"
+        ),
+        "heroku kafka:consumer-groups:create app --app sushi",
+    )
+
+
+def test_a_dedicated_plan_keeps_a_compacted_topic_for_ever() -> None:
+    lines = told(MISSING, {"DYNO": "worker.1"})
+    assert lines[1] == (
+        "heroku kafka:topics:create app-counts-changelog --partitions 4 --compaction"
+    )
+
+
+@pytest.mark.parametrize(
+    ("environ", "settings"),
+    [
+        ({"DYNO": "worker.1"}, {}),
+        ({}, {"prefix": "columbia-1."}),
+        ({}, {"url": "kafka+ssl://one:9096", **CERTIFICATES}),
+    ],
+)
+def test_a_dyno_a_prefix_or_tls_is_taken_for_that_platform(
+    environ: dict[str, str], settings: dict[str, str]
+) -> None:
+    assert told(MISSING, environ, **settings)[0].startswith("heroku ")
+
+
+def test_another_cluster_gets_kafkas_own_commands_with_every_setting() -> None:
+    words, changelog, group = told(MISSING)
+    assert words.startswith("kafka-topics.sh --bootstrap-server one:9092,two:9092 --create ")
+    assert "--config cleanup.policy=compact --config segment.bytes=1000" in changelog
+    assert group == (
+        "kafka-acls.sh --bootstrap-server one:9092,two:9092 --add --allow-principal User:ANONYMOUS "
+        "--operation Read --operation Describe --group app"
+    )
+    (with_user,) = told(MissingGroupError("app"), kafka_settings={"sasl.username": "bob"})
+    assert "User:bob" in with_user
+
+
+@pytest.mark.parametrize("error", [MissingGroupError("app"), GroupRefusedError("refused")])
+def test_a_refused_group_alone_has_its_command(error: StreamsError) -> None:
+    # An application id may carry the prefix already.
+    config = StreamsConfig(
+        application_id="columbia-1.app", prefix="columbia-1.", kafka_url="kafka://one:9092"
+    )
+    assert mending_commands(error, config, {}) == ("heroku kafka:consumer-groups:create app",)
+
+
+@pytest.mark.parametrize("error", [TopicError("does not fit"), AuthorizationError("refused")])
+def test_other_errors_have_no_command(error: StreamsError) -> None:
+    assert told(error) == ()
+
+
+def test_commands_stand_under_the_message(capsys: pytest.CaptureFixture[str]) -> None:
+    error = MissingTopicsError([MissingTopic("words", 4)])
+    for command in told(error, prefix="columbia-1."):
+        error.add_note(command)
+    with pytest.raises(SystemExit) as caught, tell_errors("aggregator"):
+        raise error
+    assert caught.value.code == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"aggregator: {error}",
+        "heroku kafka:topics:create words --partitions 4",
+    ]
