@@ -39,7 +39,7 @@ check: setup ## format, lint, types, import contracts, unit tests
 	@$(PY) -m ruff check .
 	@.venv/bin/mypy $(TYPED)
 	@.venv/bin/lint-imports
-	@$(PY) -m pytest -q tests/architecture tests/budget tests/parity tests/unit
+	@$(PY) -m pytest -q -n 2 tests/architecture tests/budget tests/parity tests/unit
 
 check-other: setup ## the unit tests on the other Python: 3.11 where .venv has 3.12, and the reverse
 	@$(PY) -m tools.other_python

@@ -10,11 +10,12 @@ refuse() {
     exit 1
 }
 
-app='' words=''
+app='' words='' partitions=''
 while [ $# -gt 0 ]; do
     case $1 in
         --app) app=$2 && shift ;;
-        --as | --partitions | --retention-time | --remote) shift ;;
+        --partitions) partitions=$2 && shift ;;
+        --as | --retention-time | --remote) shift ;;
         --*) ;;
         *) words="$words $1" ;;
     esac
@@ -43,8 +44,12 @@ case $command in
     kafka:topics:create)
         ! there refused "$word" || refuse "the plan has no room for it"
         ! there topics "$word" || refuse "topic $word already exists"
+        echo "$word $partitions" >>"$STUB/widths"
         echo "$word" >>"$STUB/topics" ;;
-    kafka:topics:info) there topics "$word" || refuse "topic $word is not available yet" ;;
+    kafka:topics:info)
+        there topics "$word" || refuse "topic $word is not available yet"
+        printf '=== kafka-x-1 :: %s\n\n' "$word"
+        sed -n "s/^$word \([0-9]*\)$/Partitions:         \1 partitions/p" "$STUB/widths" ;;
     kafka:consumer-groups:create)
         ! there groups "$word" || refuse "consumer group $word already exists"
         echo "$word" >>"$STUB/groups" ;;

@@ -304,6 +304,24 @@ def test_an_unknown_plan_is_refused_before_anything_is_paid(account: Account) ->
     assert account.calls() == []
 
 
+def test_a_plan_without_room_is_refused_before_anything_is_paid(account: Account) -> None:
+    ended = account.set_up("sushi", "basic-0", "--partitions", "99")
+    assert ended.returncode == 1
+    assert "basic-0 has room for 240" in ended.stderr
+    assert account.calls() == []
+
+
+def test_a_topic_that_is_there_with_other_partitions_stops_it_before_the_push(
+    account: Account,
+) -> None:
+    done(account, "sushi", "basic-0", "--no-push")
+    line = failed(account, 1, "sushi", "basic-0", "--partitions", "8")
+    assert "otherwise there" in line
+    assert account.calls("push", "ps:scale") == []
+    told = account.set_up("sushi", "basic-0", "--partitions", "8").stderr
+    assert "words has 4 partitions, and 8 are needed" in told
+
+
 def test_a_topic_that_cannot_be_made_stops_it_before_the_push(account: Account) -> None:
     account.write("refused", "words")
     line = failed(account, 1, "sushi", "basic-0")

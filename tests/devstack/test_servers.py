@@ -1,5 +1,6 @@
 """The servers start, keep their data, freeze and wake, and leave nothing behind."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -217,3 +218,43 @@ def test_a_signal_to_an_ended_child_hits_nobody(tmp_path: Path) -> None:
     assert child.wait(WAIT_S)
     child.send(signal.SIGTERM)
     assert child.stop() is True
+
+
+def states_in(group: int) -> set[str]:
+    """Return what the processes of a group do, as the kernel says it."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _parent, of = stat.read_text().rpartition(")")[2].split()[:3]
+            found |= {state} if of == str(group) else set()
+    return found
+
+
+# The child comes last on its processor; another one that is busy there is no child of ours, but of
+# the same session, for sessions get equal shares.
+_LAST = """
+import os
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+us = os.getpid()
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    while os.getppid() == us:
+        pass
+    os._exit(0)
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+print("up", flush=True)
+while True:
+    pass
+"""
+
+
+def test_a_frozen_child_stands_still_however_late_it_hears_its_signal(tmp_path: Path) -> None:
+    child = Child("last", [sys.executable, "-c", _LAST], log=tmp_path / "log")
+    try:
+        while child.tail() != "up":
+            assert child.returncode is None
+            time.sleep(0.01)
+        child.send(signal.SIGSTOP)
+        assert states_in(child.pid) == {"T"}
+    finally:
+        child.kill()

@@ -38,6 +38,8 @@ def test_a_topic_is_made_under_the_prefix_as_it_was_asked_for(heroku: Sandbox) -
     assert policy_and_retention(heroku, "long") == ({"compact", "delete"}, 49 * HOUR_MS)
     shown = ["long  1 partitions", "plain  8 partitions", "table  3 partitions"]
     assert heroku.run("kafka:topics") == shown
+    shown = heroku.run("kafka:topics:info table")
+    assert "Partitions:         3 partitions" in shown
     assert "Retention:          49 hours" in heroku.run("kafka:topics:info long")
     names = AdminClient(dict(heroku.administrators)).list_topics(timeout=20).topics
     assert {f"{heroku.prefix}{name}" for name in ("plain", "table", "long")} <= set(names)
@@ -80,6 +82,8 @@ def test_on_a_dedicated_plan_a_compacted_topic_is_kept_and_groups_are_nobodys_bu
         ("addons:create heroku-kafka:basic-9", "no plan"),
         ("addons:create heroku-redis:mini", "Couldn't find that add-on"),
         ("ps:scale worker=1", "No process types"),
+        ("config:set KAFKA_PREFIX=other.", "Cannot overwrite attachment values KAFKA_PREFIX"),
+        ("config:set KAFKA_URL=kafka://elsewhere:9092", "Cannot overwrite attachment values"),
     ],
 )
 def test_what_heroku_refuses_is_refused(there: Sandbox, command: str, reason: str) -> None:

@@ -143,6 +143,38 @@ def test_without_its_prefix_nothing_is_seen(heroku: Sandbox) -> None:
     assert found["topic words"]["level"] == "failure"
 
 
+def test_with_a_prefix_that_is_anothers_nothing_is_seen(heroku: Sandbox) -> None:
+    found = examined("aggregator", env={**heroku.env, "KAFKA_PREFIX": "zz."}, code=1)
+    assert found["prefix"]["level"] == "failure"
+    assert "speaks of no topic behind it" in found["prefix"]["detail"]
+
+
+def test_the_right_to_create_topics_behind_the_prefix_is_seen(heroku: Sandbox) -> None:
+    allowed = AclBinding(
+        ResourceType.TOPIC, heroku.prefix, ResourcePatternType.PREFIXED,
+        heroku.principal, "*", AclOperation.CREATE, AclPermissionType.ALLOW,
+    )  # fmt: skip
+    admin = AdminClient(dict(heroku.administrators))
+    for future in admin.create_acls([allowed]).values():
+        future.result(timeout=20)
+    found = examined("aggregator", env=heroku.env, code=1)
+    assert {found[f"topic {name}"]["level"] for name in OURS} == {"ok"}
+    assert found["topic words"]["level"] == "failure"
+    assert heroku.run("kafka:topics") == ["No topics found on this Kafka cluster."], "only asked"
+
+
+def test_what_it_prints_mends_a_topic_of_ours_with_other_partitions(heroku: Sandbox) -> None:
+    env = {**heroku.env, "HEROKU_APP_NAME": heroku.name}
+    for name in ("words", "windowed-counts"):
+        heroku.run(f"kafka:topics:create {name} --partitions 4 --retention-time 24h")
+    heroku.run(f"kafka:topics:create {OURS[1]} --partitions 3 --compaction")
+    told = examined("aggregator", env=env, code=1)[f"topic {OURS[1]}"]
+    assert told["level"] == "failure"
+    done = heroku.shell(told["command"])
+    assert done.returncode == 0, done.stderr
+    assert examined("aggregator", env=env, code=1)[f"topic {OURS[1]}"]["level"] == "unknown"
+
+
 def test_no_secret_is_printed(heroku: Sandbox) -> None:
     for words in ((), ("--json",)):
         printed = doctor("ingest", *words, env=heroku.env)

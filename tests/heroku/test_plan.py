@@ -70,6 +70,14 @@ def test_the_script_is_enough_and_may_be_run_again(heroku: Sandbox) -> None:
     assert differing(heroku.env, 0) == {"unknown": {REPARTITION, CHANGELOG}}
 
 
+def test_a_script_over_a_topic_with_other_partitions_fails(heroku: Sandbox) -> None:
+    heroku.run(f"kafka:topics:create {WORDS} --partitions 8 --retention-time 24h")
+    done = heroku.shell(plan("--script", "--app", heroku.name, env=heroku.env))
+    assert done.returncode == 1
+    assert f"{WORDS} has 8 partitions, and {PARTITIONS} are needed" in done.stderr
+    assert {LINES, COUNTS} <= {row.split()[0] for row in heroku.run("kafka:topics")}
+
+
 def test_a_script_that_cannot_create_says_so(heroku: Sandbox) -> None:
     script = plan("--script", "--app", "no-such-app", env=heroku.env)
     done = heroku.shell(script)

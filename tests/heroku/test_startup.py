@@ -14,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ResourcePatternType,
     ResourceType,
 )
+from structlog.testing import capture_logs
 from tests.integration.harness import (
     AGGREGATOR,
     CHANGELOG,
@@ -31,8 +32,13 @@ from tests.integration.harness import (
 from devstack.heroku import rights
 from devstack.heroku.sandbox import Sandbox
 from devstack.processes import Child
+from streamcore.adapters.kafka_admin import KafkaAdmin
+from streamcore.adapters.rare_log import RareLog
+from streamcore.errors import TopicCreationRefusedError
+from streamcore.runtime.ports import TopicSpec
 
 EXIT_WITHIN_S = 30
+ANSWER_MS = 20_000
 DENIED_WITHIN_S = 15
 WAITING = "waiting for what is missing"
 ALL = {WORDS, COUNTS, REPARTITION, CHANGELOG}
@@ -91,6 +97,7 @@ def test_a_worker_that_was_told_to_wait_goes_on_by_itself_or_ends_at_once_with_0
     commands = waited_for(impatient)
     assert waited_for(child) == commands
     assert len(commands) == len(ALL) + 1
+    assert "creating " not in child.tail(200), "what is refused is in the commands"
     began_s = time.monotonic()
     impatient.send(signal.SIGTERM)
     assert impatient.wait(5), impatient.tail(40)
@@ -104,6 +111,23 @@ def test_a_worker_that_was_told_to_wait_goes_on_by_itself_or_ends_at_once_with_0
     assert "nothing is missing any more" in log
     assert "settings of internal topics may not be seen" in log
     stack.stop(child)
+
+
+def test_a_topic_that_may_not_be_made_is_told_once_however_often_it_is_tried(
+    heroku: Sandbox,
+) -> None:
+    settings: dict[str, str | int | float | bool] = {**heroku.clients}
+    now_s = iter(range(0, 10_000, 60))
+    admin = KafkaAdmin(settings, RareLog(monotonic_s=lambda: next(now_s)))
+    specs = [TopicSpec(f"{heroku.prefix}{name}", 1, {}) for name in ("one", "two")]
+    with capture_logs() as logs:
+        for only_ask in (True, False, True, False):
+            with pytest.raises(TopicCreationRefusedError) as caught:
+                admin.create(specs, ANSWER_MS, only_ask=only_ask)
+            assert set(caught.value.topics) == {spec.name for spec in specs}
+    admin.close()
+    told = [entry["event"] for entry in logs if entry["event"].startswith("creating ")]
+    assert sorted(told) == [f"creating {spec.name}" for spec in specs]
 
 
 def test_of_several_worker_processes_one_prints_the_commands(stack: Stack) -> None:

@@ -7,6 +7,7 @@ variables:
 TRIAL_WORK_MS          what each word takes
 TRIAL_RESTORE_ROWS     most rows of a changelog that one turn reads
 TRIAL_RESTORE_ROW_US   what each of them takes
+TRIAL_STUCK_AT_START   1: the question that begins its transactions is never answered
 TRIAL_KILL_AT          ``<moment>:<n>``: SIGKILL at the nth such moment, once it has counted
 =====================  =====================================================================
 
@@ -34,6 +35,7 @@ from streamcore import (
     tumbling,
     windowed_serde,
 )
+from streamcore.adapters.kafka_producer import KafkaProducer
 from streamcore.app import StreamsApp
 from streamcore.model import TopicPartition
 from streamcore.runtime.commit import Committer
@@ -129,8 +131,21 @@ def kill_at(moment: str, count: int) -> None:
     Committer._settle, Outbound.commit_transaction = replaced  # type: ignore[method-assign]
 
 
+def stick_at_start() -> None:
+    """Have nobody answer the question with which an exactly-once worker begins."""
+
+    def unanswered(*_: object) -> None:
+        tell("trial: it is asked")
+        time.sleep(600)
+
+    replaced: Any = unanswered
+    KafkaProducer.init_transactions = replaced  # type: ignore[method-assign]
+
+
 def main() -> int:
     settings, config = load(Settings)
+    if number("TRIAL_STUCK_AT_START"):
+        stick_at_start()
     if rows_max := number("TRIAL_RESTORE_ROWS"):
         restore_in_small_steps(rows_max)
     if moment := os.environ.get("TRIAL_KILL_AT"):

@@ -20,6 +20,8 @@ from tests.integration.harness import (
     windowed_key,
 )
 
+from ingest.settings import Settings
+from ingest.topology import build
 from streamcore import StreamsConfig
 from streamcore.app import open_producer
 from streamcore.model import Send
@@ -63,7 +65,8 @@ def write_with_ours(stack: Stack, first_ms: int) -> None:
     producer = open_producer(
         StreamsConfig(
             application_id="writer", prefix=stack.prefix, bootstrap_servers=stack.bootstrap
-        )
+        ),
+        build(Settings()),
     )
     try:
         words = [word.encode() for word in WRITTEN]

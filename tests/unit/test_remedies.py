@@ -1,6 +1,7 @@
 """Remedies: the commands under an error, in the form that the cluster at hand understands."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -8,13 +9,14 @@ from streamcore.config import StreamsConfig
 from streamcore.errors import (
     AuthorizationError,
     GroupRefusedError,
+    MisfitTopicsError,
     MissingGroupError,
     MissingTopic,
     MissingTopicsError,
     StreamsError,
     TopicError,
 )
-from streamcore.remedies import mending_commands
+from streamcore.remedies import mending_commands, prefix_problem
 from streamcore.service import tell_errors
 
 HOUR_MS = 3_600_000
@@ -76,7 +78,44 @@ def test_a_dedicated_plan_keeps_a_compacted_topic_for_ever() -> None:
 def test_a_dyno_a_prefix_or_tls_is_taken_for_that_platform(
     environ: dict[str, str], settings: dict[str, str]
 ) -> None:
-    assert told(MISSING, environ, **settings)[0].startswith("heroku ")
+    missing = MissingTopicsError(MISSING.topics)
+    assert told(missing, environ, **settings)[0].startswith("heroku ")
+
+
+@pytest.mark.parametrize("error", [MISSING, MissingGroupError("app"), GroupRefusedError("no")])
+def test_a_group_refused_over_tls_without_a_prefix_is_a_prefix_that_is_missing(
+    error: StreamsError,
+) -> None:
+    tls: dict[str, Any] = {"url": "kafka+ssl://one:9096", **CERTIFICATES}
+    (line,) = told(error, {"HEROKU_APP_NAME": "sushi"}, **tls)
+    assert line.startswith("KAFKA_PREFIX is not set")
+    assert line.endswith("heroku config:get KAFKA_PREFIX --app sushi")
+    (amber,) = told(error, {"AMBER_URL": "kafka+ssl://one:9096"}, **tls)
+    assert amber.startswith("AMBER_PREFIX is not set")
+    assert told(error, prefix="columbia-1.", **tls)[-1].startswith("heroku kafka:consumer-groups")
+    config = StreamsConfig(application_id="app", kafka_url="kafka://one:9092")
+    assert prefix_problem(error, config, {}) is None
+
+
+def test_topics_with_other_partitions_are_made_anew() -> None:
+    topic = MissingTopic("app-counts-changelog", 4, COMPACT, 49 * HOUR_MS)
+    misfits = MisfitTopicsError("8 partitions", [topic])
+    (line,) = told(misfits, {"HEROKU_APP_NAME": "sushi"}, prefix="columbia-1.")
+    assert line == (
+        "heroku kafka:topics:destroy app-counts-changelog --app sushi --confirm sushi && "
+        "heroku kafka:topics:create app-counts-changelog --partitions 4 --retention-time 49h "
+        "--compaction --app sushi"
+    )
+    (plain,) = told(misfits)
+    assert "--delete --topic app-counts-changelog && kafka-topics.sh" in plain
+
+
+def test_what_is_kept_for_ever_gets_the_longest_time_of_a_shared_plan() -> None:
+    missing = MissingTopicsError([MissingTopic("app-total-changelog", 4, COMPACT)])
+    (line,) = told(missing, prefix="columbia-1.")
+    assert "--retention-time 7d --compaction" in line
+    (dedicated,) = told(missing, {"DYNO": "worker.1"})
+    assert "--retention-time" not in dedicated
 
 
 def test_another_cluster_gets_kafkas_own_commands_with_every_setting() -> None:
@@ -106,7 +145,7 @@ def test_other_errors_have_no_command(error: StreamsError) -> None:
 
 
 def test_commands_stand_under_the_message(capsys: pytest.CaptureFixture[str]) -> None:
-    error = MissingTopicsError([MissingTopic("words", 4)])
+    error = MissingTopicsError([MissingTopic("words", 4, keep_ms=24 * HOUR_MS)])
     for command in told(error, prefix="columbia-1."):
         error.add_note(command)
     with pytest.raises(SystemExit) as caught, tell_errors("aggregator"):
@@ -114,5 +153,5 @@ def test_commands_stand_under_the_message(capsys: pytest.CaptureFixture[str]) ->
     assert caught.value.code == 1
     assert capsys.readouterr().err.splitlines() == [
         f"aggregator: {error}",
-        "heroku kafka:topics:create words --partitions 4",
+        "heroku kafka:topics:create words --partitions 4 --retention-time 24h",
     ]

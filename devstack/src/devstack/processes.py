@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from devstack.errors import StackError
 
 _POLL_S = 0.02
+_STANDS_WITHIN_S = 30.0
+_STANDING = frozenset("TtZX")  # stopped, or ended
 
 
 class _Watcher:
@@ -68,6 +70,21 @@ def unwatch(pid: int) -> None:
     _WATCHER.tell("-", pid)
 
 
+def _states_of_threads(group: int) -> Iterator[str]:
+    """Yield the state of each thread of the group; none where the kernel does not tell."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if _fields(process / "stat")[2] != str(group):
+                continue
+            for thread in (process / "task").iterdir():
+                yield _fields(thread / "stat")[0]
+
+
+def _fields(stat: Path) -> list[str]:
+    """Return what follows the name, which may hold anything: state, parent, group."""
+    return stat.read_bytes().rpartition(b")")[2].decode().split()
+
+
 class Child:
     """A program running in a process group of its own, its output in a file.
 
@@ -114,10 +131,23 @@ class Child:
         return self._process.poll()
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the whole group; a group that has ended is no error."""
+        """Send a signal to the whole group; a group that has ended is no error.
+
+        After SIGSTOP it returns when every thread stands still: one of them takes the signal and
+        passes it on, and where processors are scarce the others work on meanwhile.
+        """
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
+            if number is signal.SIGSTOP:
+                self._wait_until_it_stands()
+
+    def _wait_until_it_stands(self) -> None:
+        deadline = time.monotonic() + _STANDS_WITHIN_S
+        while not all(state in _STANDING for state in _states_of_threads(self.pid)):
+            if time.monotonic() > deadline:
+                raise StackError(f"{self.name} goes on {_STANDS_WITHIN_S:.0f} s after SIGSTOP")
+            time.sleep(_POLL_S)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for its end; say whether it came in time."""

@@ -10,9 +10,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     MemberAssignment,
     MemberDescription,
 )
+from structlog.testing import capture_logs
 
-from streamcore.adapters.kafka_groups import view_of
-from streamcore.errors import AuthorizationError, RetriableError, StreamsError
+from streamcore.adapters.kafka_groups import KafkaGroups, view_of
+from streamcore.adapters.rare_log import RareLog
+from streamcore.errors import AuthorizationError, GroupRefusedError, RetriableError, StreamsError
 from streamcore.model import TopicPartition as Source
 from streamcore.runtime.ports import GroupMember, GroupView
 
@@ -86,3 +88,35 @@ def test_what_nobody_knows_is_not_asked_again() -> None:
     with pytest.raises(StreamsError) as caught:
         view_of("g", answer(KafkaError.INVALID_GROUP_ID))
     assert not isinstance(caught.value, RetriableError)
+
+
+class Answered(KafkaGroups):
+    """Groups whose coordinator answers at once; ``now_s`` is the time."""
+
+    now_s = 0.0
+
+    def __init__(self, *answers: Any) -> None:
+        super().__init__({}, RareLog(), monotonic_s=lambda: self.now_s)
+        self._left = list(answers)
+
+    def _ask(self, name: str) -> "Future[ConsumerGroupDescription]":
+        del name
+        return answer(self._left.pop(0))
+
+
+def test_a_coordinator_that_refuses_is_not_silent_however_often_it_is_asked() -> None:
+    groups = Answered(*[KafkaError.GROUP_AUTHORIZATION_FAILED] * 4)
+    with capture_logs() as logs:
+        for groups.now_s in (0.0, 5.0, 20.0, 40.0):
+            with pytest.raises(GroupRefusedError):
+                groups.describe("g", 100)
+    assert logs == []
+
+
+def test_one_that_says_nothing_of_use_for_long_is_asked_by_another_client() -> None:
+    groups = Answered(*[KafkaError.NOT_COORDINATOR] * 2, description(ConsumerGroupState.STABLE))
+    with capture_logs() as logs:
+        for groups.now_s in (0.0, 5.0):
+            assert groups.describe("g", 100) is None
+        assert groups.describe("g", 100) == GroupView(True, ())
+    assert [entry["event"] for entry in logs] == ["no answer about a group"]

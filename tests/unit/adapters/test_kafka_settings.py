@@ -17,6 +17,7 @@ from streamcore.adapters.kafka_settings import (
 )
 from streamcore.config import StreamsConfig
 from streamcore.errors import ConfigError
+from streamcore.plan.traffic import FETCHES_PER_S
 
 CERT = "-----BEGIN CERTIFICATE-----\nYWJjZGVm\nZ2hp\n-----END CERTIFICATE-----\n"
 KEY = CERT.replace("CERTIFICATE", "PRIVATE KEY")
@@ -134,6 +135,20 @@ def test_own_settings_reach_the_clients_they_are_meant_for() -> None:
     assert consumer_settings(settled, "g")["fetch.wait.max.ms"] == "9"
     assert reader_settings(settled, "g")["fetch.wait.max.ms"] == 10
     assert reader_settings(settled, "g")["socket.keepalive.enable"] == "false"
+
+
+def test_a_reader_that_stands_by_asks_no_oftener_than_a_consumer() -> None:
+    """A restore shows its end at once; a standby is at its end nearly always."""
+    waits = [
+        settings["fetch.wait.max.ms"]
+        for settings in (
+            reader_settings(config(), "g"),
+            reader_settings(config(num_standby_replicas=1), "g"),
+            consumer_settings(config(), "g"),
+        )
+    ]
+    assert waits == [10, 100, 100]
+    assert 1_000 // int(waits[1]) == FETCHES_PER_S, "what the plan reckons with"
 
 
 @pytest.fixture(scope="module")

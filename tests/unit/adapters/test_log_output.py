@@ -7,10 +7,11 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streamcore.adapters.log_output import LINE_BYTES_MAX, logfmt, one_line, without_secrets
+from streamcore.adapters.log_output import LINE_BYTES_MAX, logfmt, one_line
+from streamcore.adapters.redaction import without_secrets
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAK\n-----END RSA PRIVATE KEY-----"
 
@@ -102,10 +103,81 @@ def test_thousands_of_fields_are_cut_to_the_first_ones() -> None:
         ("kafka+ssl://u:p@h:9096,kafka+ssl://u:p@i:9096", "kafka+ssl://***@h:9096,kafka+ssl://***@i:9096"),
         ("host=h password=geheim user=me", "host=h password=*** user=me"),
         ("kafka://h:9092 and a@b.example", "kafka://h:9092 and a@b.example"),
+        ("postgres://u:p@ss/w@h/d", "postgres://***@h/d"),
+        ("{'sasl.password': 'x', 'other': 'u'}", "{'sasl.password': ***, 'other': 'u'}"),
+        ("PGPASSWORD=x psql", "PGPASSWORD=*** psql"),
+        ("password: x", "password: ***"),
+        ('connect(password="x y", host="h")', 'connect(password=***, host="h")'),
+        ("sasl.oauthbearer.client.secret=x", "sasl.oauthbearer.client.secret=***"),
+        ("password='cut off he", "password=***"),
+        ("password authentication failed for user u", "password authentication failed for user u"),
     ],
 )  # fmt: skip
 def test_secrets_are_left_out(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
+
+
+def quoted_for_libpq(text: str) -> str:
+    escaped = text.replace("\\", r"\\").replace("'", r"\'")
+    return f"'{escaped}'"
+
+
+NO_SPACE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=20)
+PASSWORDS = st.text(max_size=20) | st.text(st.sampled_from("ab@/:\\'\" ,=&{}\n"), max_size=12)
+
+
+@settings(database=None)
+@given(
+    NO_SPACE | st.text(st.sampled_from("ab@/:\\'\",=&"), min_size=1, max_size=12),
+    st.sampled_from(["postgres", "kafka+ssl"]),
+)
+def test_no_password_of_an_address_is_left(password: str, scheme: str) -> None:
+    """Not percent-encoded either, as an address is before somebody is told that it is wrong."""
+    assume(f",{scheme}://" not in password)
+    url = f"{scheme}://u:{password}@h/d"
+    assert without_secrets(f"at '{url}' it") == f"at '{scheme}://***@h/d' it"
+    listed = f"{url},{url}"
+    assert without_secrets(listed) == f"{scheme}://***@h/d,{scheme}://***@h/d"
+
+
+@settings(database=None)
+@given(PASSWORDS)
+def test_no_password_of_a_setting_is_left(password: str) -> None:
+    given = {"sasl.password": password, "n": 1}
+    for text, shown in (
+        (f"{given} it", "{'sasl.password': ***, 'n': 1} it"),
+        (json.dumps(given), '{"sasl.password": ***, "n": 1}'),
+        (json.dumps(json.dumps(given)), r'"{\"sasl.password\": ***, \"n\": 1}"'),
+        (f"password={quoted_for_libpq(password)} host=h", "password=*** host=h"),
+    ):
+        assert without_secrets(text) == shown
+
+
+@settings(database=None)
+@given(NO_SPACE)
+def test_no_password_without_quotes_is_left(password: str) -> None:
+    assume(password[0] not in "\\\"'")
+    for text in ("PGPASSWORD=#", "password: #", "ssl.key.password = #"):
+        shown = text.replace("#", "***")
+        assert without_secrets(f"{text.replace('#', password)} it") == f"{shown} it"
+
+
+@settings(database=None)
+@given(PASSWORDS.filter(lambda password: len(password.strip()) > 3))
+def test_no_password_in_a_value_gets_into_a_line(password: str) -> None:
+    values = {"PGPASSWORD": password, "config": {"x": [{"sasl.password": password}]}}
+    for render in (logfmt, lambda event: json.dumps(dict(event))):
+        line = str(one_line(render)(None, "", {"event": "e", **values}))
+        assert line == str(one_line(render)(None, "", {"event": "e", **_SHOWN}))
+
+
+_SHOWN = {"PGPASSWORD": "***", "config": {"x": [{"sasl.password": "***"}]}}
+
+
+def test_a_list_that_holds_itself_is_a_line_as_well() -> None:
+    endless: list[object] = ["password=x"]
+    endless.append(endless)
+    assert "=x" not in line_of({"event": "e", "endless": endless})
 
 
 def test_half_a_secret_is_not_shown_either() -> None:

@@ -366,3 +366,49 @@ def test_a_program_that_cannot_be_run_again_is_told(words: list[str]) -> None:
 def test_the_limits_are_what_the_documents_say() -> None:
     assert (processes.REPLACED_MAX, processes.LIVED_S) == (5, 60)
     assert command_of_this_program(2)[0] == sys.executable
+
+
+STUCK_PARENT = """
+import os, sys, time
+from streamcore import StreamsBuilder, STR, Consumed, Produced
+from streamcore.adapters.processes import WorkerProcesses
+from streamcore.app import StreamsApp
+from streamcore.config import StreamsConfig
+
+def stuck(workers):
+    time.sleep(600)
+
+if "_STREAMCORE_WORKER" not in os.environ:
+    end_s = time.monotonic() + 2  # until then its loop goes round
+    WorkerProcesses._heed_signals = lambda self: time.monotonic() > end_s and stuck(self)
+builder = StreamsBuilder()
+builder.stream("a", Consumed(key=STR, value=STR)).to("b", Produced(key=STR, value=STR))
+config = StreamsConfig(
+    application_id="g", kafka_url="kafka://127.0.0.1:1", state_dir=sys.argv[1],
+    num_stream_threads=2, stall_timeout_ms=1_000, log_format="logfmt", metrics_port=None,
+)
+sys.exit(StreamsApp(builder.build(), config).run())
+"""
+
+
+def test_a_parent_whose_loop_hangs_ends_and_its_workers_with_it(tmp_path: Path) -> None:
+    script, log = tmp_path / "program.py", tmp_path / "log"
+    script.write_text(STUCK_PARENT)
+    with log.open("wb") as output:
+        command = [sys.executable, str(script), str(tmp_path / "state")]
+        parent = subprocess.Popen(command, stdout=output, stderr=output)
+    began_s = time.monotonic()
+    try:
+        assert parent.wait(20) == 1
+    finally:
+        parent.kill()
+    assert time.monotonic() - began_s > 2.5
+    said = log.read_text()
+    assert 'level=critical event="the loop is silent;' in said
+    assert "in stuck" in said
+    pids = [int(row.partition("pid=")[2].split()[0]) for row in said.splitlines() if "pid=" in row]
+    assert len(pids) == 2
+    deadline = time.monotonic() + 20
+    while not all(gone(pid) for pid in pids):
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.02)

@@ -63,6 +63,14 @@ def meeting() -> Topology:
     return builder.build()
 
 
+def splitting() -> Topology:
+    """Words go to the partition of their line, so both topics must be equally wide."""
+    builder = StreamsBuilder()
+    lines = builder.stream("lines", Consumed(key=STR, value=STR))
+    lines.flat_map_values(str.split).to("words", Produced(key=STR, value=STR, same_partition=True))
+    return builder.build()
+
+
 def service(
     *, windowed: bool = True, tls: bool = True, topology: Topology | None = None, **config: Any
 ) -> Service:

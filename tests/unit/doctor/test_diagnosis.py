@@ -1,5 +1,6 @@
 """Facts of a cluster become findings: each of them once bad and once good."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.unit.doctor.patients import (
     meeting,
     seen,
     service,
+    splitting,
     topic,
     with_topic,
     without_topic,
@@ -24,6 +26,7 @@ from streamcore.cluster import Answer, BrokerFacts, ClusterFacts, Reach
 from streamcore.doctor.case import Case
 from streamcore.doctor.diagnosis import diagnose
 from streamcore.findings import Finding
+from streamcore.heroku import kafka_variables
 
 
 def found(one: Case, what: str) -> list[Finding]:
@@ -111,7 +114,8 @@ def test_why_a_broker_does_not_answer_is_told(
 def test_a_prefix_that_all_topics_have_and_nobody_has_set() -> None:
     finding = only(case(healthy(), service(prefix="")), "prefix")
     assert finding.level == "failure"
-    assert finding.command == f"heroku config:set KAFKA_PREFIX={PREFIX}"
+    # What an add-on has set cannot be set by hand; this variable goes before it.
+    assert finding.command == f"heroku config:set STREAMCORE_PREFIX={PREFIX}"
 
 
 @pytest.mark.parametrize("names", [[], [f"{PREFIX}words", "words"], ["one.words", "one.counts"]])
@@ -135,6 +139,40 @@ def test_where_no_name_is_spoken_of_the_prefix_is_missing(tls: bool) -> None:
     assert finding.command == ("heroku config:get KAFKA_PREFIX" if tls else None)
     some = replace(facts, hidden=frozenset({"words"}))
     assert only(case(some, service(prefix="", tls=tls)), "prefix").level == "ok"
+
+
+def test_a_prefix_behind_which_no_name_is_spoken_of_is_anothers() -> None:
+    names = {f"zz.{name}" for name in ("words", "counted", CHANGELOG, REPARTITION)}
+    facts = replace(healthy(), topics={}, hidden=frozenset(names))
+    finding = only(case(facts, service(prefix="zz.")), "prefix")
+    assert finding.level == "failure"
+    assert finding.detail.startswith("KAFKA_PREFIX is zz., and the broker speaks of no topic")
+    assert finding.command == "heroku config:get KAFKA_PREFIX"
+    set_by_hand = replace(
+        case(facts, service(prefix="zz.")), variables={**AMBER, "prefix": "STREAMCORE_PREFIX"}
+    )
+    assert only(set_by_hand, "prefix").command == "heroku config:unset STREAMCORE_PREFIX"
+
+
+AMBER = kafka_variables({"AMBER_URL": "kafka+ssl://one:9096"})
+
+
+def test_variables_are_called_as_the_attachment_calls_them() -> None:
+    hidden = replace(
+        healthy(), topics={}, hidden=frozenset({"words", "counted", CHANGELOG, REPARTITION})
+    )
+    away = ClusterFacts((BrokerFacts("one:9096", "foreign"), BrokerFacts("two:9096", "unresolved")))
+    refused = ClusterFacts((BrokerFacts("one:9096", "refuses us"), BrokerFacts("two:9", "plain")))
+    cases = [case(hidden, service(prefix="")), case(away), case(refused)]
+    told = [
+        f"{finding.detail} {finding.command}"
+        for one in cases
+        for finding in diagnose(replace(one, variables=AMBER))
+    ]
+    text = "\n".join(told)
+    assert not re.search(r"(?<![A-Z_])KAFKA_", text)
+    for suffix in ("URL", "PREFIX", "TRUSTED_CERT", "CLIENT_CERT", "CLIENT_CERT_KEY"):
+        assert f"AMBER_{suffix}" in text
 
 
 def test_a_prefix_put_on_twice_is_named() -> None:
@@ -178,9 +216,12 @@ def test_a_missing_topic_is_a_failure_with_kafkas_command() -> None:
 
 
 def test_what_the_worker_may_make_itself_is_not_missed() -> None:
-    facts = replace(without_topic(healthy(), PREFIX + CHANGELOG), rights=frozenset({"CREATE"}))
+    lacking = without_topic(healthy(), PREFIX + CHANGELOG)
+    facts = replace(lacking, creatable=frozenset({PREFIX + CHANGELOG}))
     assert only(case(facts), f"topic {CHANGELOG}").level == "ok"
-    outer = replace(without_topic(healthy(), PREFIX + "words"), rights=frozenset({"CREATE"}))
+    assert only(case(lacking), f"topic {CHANGELOG}").level == "failure"
+    outer = without_topic(healthy(), PREFIX + "words")
+    outer = replace(outer, creatable=frozenset({PREFIX + "words"}))
     assert only(case(outer), "topic words").level == "failure"  # those belong to somebody else
 
 
@@ -213,7 +254,28 @@ def test_partition_counts_of_our_own_topics_must_be_what_the_engine_demands() ->
     finding = only(case(facts), f"topic {CHANGELOG}")
     assert finding.level == "failure"
     assert finding.detail.startswith("3 partitions, and 4 are needed")
-    assert "--partitions 4" in (finding.command or "")
+    assert finding.command == (
+        f"heroku kafka:topics:destroy {CHANGELOG} && heroku kafka:topics:create {CHANGELOG} "
+        "--partitions 4 --retention-time 152h --compaction"
+    )
+    plain = service(tls=False, prefix="")
+    own = only(case(with_topic(healthy(""), topic(CHANGELOG, 3)), plain), f"topic {CHANGELOG}")
+    destroy, create = (own.command or "").split(" && ")
+    assert destroy == f"kafka-topics.sh --bootstrap-server one:9092 --delete --topic {CHANGELOG}"
+    assert "--create" in create
+    assert "--partitions 4" in create
+
+
+def test_a_topic_of_others_that_does_not_fit_is_made_anew_and_that_costs_its_records() -> None:
+    one = service(topology=splitting())
+    there = seen(topic(f"{PREFIX}lines", 4), topic(f"{PREFIX}words", 8))
+    facts = replace(healthy(), topics=there)
+    told = only(case(facts, one), "topic words")
+    assert told.level == "failure"
+    assert told.detail == "8 partitions, and 4 would fit; made anew it loses its records"
+    assert (told.command or "").startswith("heroku kafka:topics:destroy words && heroku ")
+    fitting = with_topic(facts, topic(f"{PREFIX}words", 4))
+    assert only(case(fitting, one), "topic words").level == "ok"
 
 
 @pytest.mark.parametrize(("left", "levels"), [(4, []), (3, ["failure"])])
@@ -304,7 +366,12 @@ def test_a_store_without_windows_forgets_where_compacted_topics_are_deleted_too(
     finding = only(case(facts, service(windowed=False)), f"topic {CHANGELOG}")
     assert finding.level == "warning"
     assert "not written for 24 h is forgotten" in finding.detail
-    assert finding.command is None  # a shared cluster knows no other kind
+    # A shared cluster knows no other kind, but longer times.
+    assert finding.command == f"heroku kafka:topics:retention-time {CHANGELOG} 7d"
+    longest = {**settings, "retention.ms": str(7 * 24 * HOUR_MS)}
+    facts = with_topic(healthy(), topic(PREFIX + CHANGELOG, settings=longest))
+    finding = only(case(facts, service(windowed=False)), f"topic {CHANGELOG}")
+    assert (finding.level, finding.command) == ("warning", None)
     plain = with_topic(healthy(""), topic(CHANGELOG, settings=settings))
     own = only(case(plain, service(windowed=False, tls=False, prefix="")), f"topic {CHANGELOG}")
     assert "--add-config cleanup.policy=compact" in (own.command or "")

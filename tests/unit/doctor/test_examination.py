@@ -102,6 +102,27 @@ def test_a_problem_that_all_share_is_told_once(monkeypatch: pytest.MonkeyPatch) 
     assert len(settings_of(found)) == 1
 
 
+def test_services_of_one_group_are_a_matter_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SINK_APPLICATION_ID", "aggregator-app")
+    found = examine(Asked(), Cluster(), {})
+    assert found.settings_are_wrong
+    (first, *_) = settings_of(found)
+    assert first.startswith("aggregator and sink have the same consumer group aggregator-app")
+
+
+def test_variables_are_named_as_the_attachment_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_URL")
+    monkeypatch.setenv("HEROKU_KAFKA_AMBER_URL", "kafka://one:9092")
+
+    class Away(Cluster):
+        def __call__(self, *_: object, **__: object) -> ClusterFacts:
+            return ClusterFacts((BrokerFacts("one:9092", "tls"),))
+
+    found = examine(Asked(), Away(), {})
+    (broker,) = [one for one in found.findings if one.what == "broker one:9092"]
+    assert "HEROKU_KAFKA_AMBER_URL must begin with" in broker.detail
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

@@ -4,8 +4,9 @@ from dataclasses import fields
 
 import pytest
 
+import devstack.heroku.plans
 from streamcore.errors import ConfigError
-from streamcore.heroku import PLANS, Plan, Topic, budget, plan_named
+from streamcore.heroku import PLANS, Plan, Topic, budget, plan_named, topic_on
 
 DAY_MS = 86_400_000
 
@@ -47,6 +48,48 @@ def test_partitions_are_counted_with_their_replicas() -> None:
     assert too_many.problems == ("81 partitions are 243 replicas; basic-0 has room for 240",)
     assert budget([Topic("a", 40), Topic("b", 41)], PLANS["basic-0"], replication=1).fits
     assert budget([Topic("a", 40), Topic("b", 41)], PLANS["basic-1"]).fits
+
+
+def test_topics_are_counted_too() -> None:
+    topics = [Topic(f"t{number}", 1) for number in range(41)]
+    assert budget(topics[:40], PLANS["basic-0"]).fits
+    assert budget(topics, PLANS["basic-0"]).problems == ("41 topics; basic-0 has room for 40",)
+    assert budget(topics, PLANS["standard-0"]).fits
+    assert all("topics_max" in plan.unverified for plan in PLANS.values() if plan.topics_max)
+
+
+@pytest.mark.parametrize("stand_in", devstack.heroku.plans.PLANS.values(), ids=lambda one: one.name)
+def test_the_stand_in_refuses_what_the_budget_has_no_room_for(
+    stand_in: devstack.heroku.plans.Plan,
+) -> None:
+    """Its figures are written down apart, so that they may be compared."""
+    plan = PLANS[stand_in.name]
+    assert (plan.shared, plan.replicas_max, plan.topics_max) == (
+        stand_in.shared,
+        stand_in.max_replicas,
+        stand_in.max_topics,
+    )
+    assert (plan.retention_min_ms, plan.retention_max_ms) == (
+        stand_in.min_retention_ms,
+        stand_in.max_retention_ms,
+    )
+    assert (plan.produce_bytes_per_s, plan.consume_bytes_per_s) == (
+        stand_in.produce_bytes_per_s,
+        stand_in.consume_bytes_per_s,
+    )
+
+
+def test_what_is_kept_for_ever_gets_the_longest_time_where_all_is_deleted_by_time() -> None:
+    def told(plan: str, keep_ms: int | None, *, compaction: bool = True) -> int | None:
+        topic = topic_on(PLANS[plan], "a", 1, compaction=compaction, keep_ms=keep_ms)
+        return topic.retention_ms
+
+    assert told("basic-0", None) == 7 * DAY_MS
+    assert told("basic-0", 2 * DAY_MS) == 2 * DAY_MS
+    assert told("basic-0", 14 * DAY_MS) == 7 * DAY_MS  # half of it is needed
+    assert told("basic-0", 15 * DAY_MS) == 15 * DAY_MS  # which has no room
+    assert told("standard-0", None) is told("standard-0", 2 * DAY_MS) is None
+    assert told("standard-0", DAY_MS, compaction=False) == DAY_MS
 
 
 def test_a_topic_may_be_too_wide_or_kept_too_long() -> None:

@@ -1,7 +1,10 @@
 """``streamcore plan`` as it is called, on the services that are installed; no broker."""
 
+import inspect
 import json
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,12 @@ from rich.cells import cell_len
 from typer.testing import CliRunner, Result
 
 from streamcore.cli import app
+from streamcore.cluster import BrokerFacts, ClusterFacts
+from streamcore.plan import command
+from streamcore.plan.topics import make_plan
+from streamcore.runtime import outer_topics
+
+ROOT = Path(__file__).parents[3]
 
 # At this rate the search for where basic-0 throttles ends soon.
 QUICK = ("--rate", "900", "--distinct-words", "500")
@@ -110,6 +119,71 @@ def test_a_service_alone_says_why_its_bytes_are_not_known() -> None:
 def test_a_plan_that_is_too_small_is_told() -> None:
     out = plan("--form", "heroku", "--partitions", "20", *QUICK).stdout
     assert "100 partitions are 300 replicas; basic-0 has room for 240" in out
+
+
+@pytest.mark.parametrize("words", [("--script",), ("--json",), ()])
+def test_partitions_with_which_no_worker_starts_are_told_with_the_reason(
+    words: tuple[str, ...],
+) -> None:
+    refused = plan(
+        "--form", "heroku", "--plan", "standard-0", "--partitions", "500", *words, code=1
+    )
+    assert refused.stdout == ""
+    assert "aggregator could not start: " in refused.stderr
+    assert "500 upstream tasks" in refused.stderr
+    assert "lines of text" not in refused.stderr
+
+
+def test_a_script_for_which_there_is_no_room_is_not_printed() -> None:
+    words = ("--script", "--form", "heroku", "--partitions", "99")
+    refused = plan(*words, "--plan", "basic-0", code=1)
+    assert refused.stdout == ""
+    (line,) = refused.stderr.splitlines()
+    assert "495 partitions are 1485 replicas; basic-0 has room for 240" in line
+    assert "--plan" not in line
+    assert "name the plan with --plan" in plan(*words, code=1).stderr
+    assert "--partitions 99" in plan(*words, "--plan", "standard-0").stdout
+
+
+def test_the_number_of_partitions_is_written_once() -> None:
+    created = re.findall(r"--partitions (\d+)", plan("--script").stdout)
+    assert set(map(int, created)) == {outer_topics.PARTITIONS}
+    assert inspect.signature(make_plan).parameters["partitions"].default == outer_topics.PARTITIONS
+    assert not re.search(r"partitions=\d", (ROOT / "bin" / "setup").read_text(encoding="utf-8"))
+
+
+def test_services_of_one_group_are_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SINK_APPLICATION_ID", "aggregator-app")
+    refused = plan("--script", code=2)
+    assert refused.stdout == ""
+    assert "aggregator and sink have the same consumer group aggregator-app" in refused.stderr
+
+
+def test_of_two_attachments_one_must_be_named_without_a_broker_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("AMBER", "PINK"):
+        monkeypatch.setenv(f"HEROKU_KAFKA_{name}_URL", "kafka://one:9092")
+        monkeypatch.setenv(f"HEROKU_KAFKA_{name}_PREFIX", f"{name.lower()}-1.")
+    refused = plan("--script", code=2)
+    assert "set STREAMCORE_KAFKA_ATTACHMENT to one of" in refused.stderr
+    monkeypatch.setenv("STREAMCORE_KAFKA_ATTACHMENT", "HEROKU_KAFKA_PINK")
+    assert "heroku kafka:consumer-groups:create" in plan("--script").stdout
+
+
+def test_a_script_of_what_is_missing_is_not_made_where_nobody_knows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KAFKA_URL", "kafka://one:9092")
+    monkeypatch.setenv("KAFKA_PREFIX", "zz.")
+
+    def look(_config: object, topics: Iterable[str], *_: object, **__: object) -> ClusterFacts:
+        return ClusterFacts((BrokerFacts("one:9092", "answers"),), hidden=frozenset(topics))
+
+    monkeypatch.setattr(command, "look_at_cluster", look)
+    refused = plan("--diff", "--script", code=1)
+    assert refused.stdout == ""
+    assert "refuses to speak of textlines, words, " in refused.stderr
 
 
 @pytest.mark.parametrize(

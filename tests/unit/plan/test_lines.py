@@ -93,8 +93,10 @@ def test_tls_without_a_prefix_is_a_dedicated_plan() -> None:
         kafka_client_cert=PEM,
         kafka_client_cert_key=KEY,
     )
-    target = target_for(config, {})
-    assert (target.form, target.plan.name) == ("heroku", "standard-0")
+    for form in (None, "heroku"):
+        target = target_for(config, {}, form=form)
+        assert (target.form, target.plan.name) == ("heroku", "standard-0")
+    assert target_for(config, {}, form="heroku", plan="basic-0").plan.shared
 
 
 def test_what_is_asked_for_wins() -> None:
@@ -112,8 +114,13 @@ case "$1" in
   kafka:topics:create)
     [ "$2" != "$REFUSED" ] || { echo "no room for $2" >&2; exit 1; }
     [ ! -e "$HOME/$2" ] || { echo "topic $2 already exists" >&2; exit 1; }
-    : > "$HOME/$2" ;;
-  kafka:topics:info) [ -e "$HOME/$2" ] || { echo "no topic $2" >&2; exit 1; } ;;
+    echo "${WIDTH:-$4}" > "$HOME/$2" ;;
+  kafka:topics:info)
+    [ -e "$HOME/$2" ] || { echo "no topic $2" >&2; exit 1; }
+    echo "=== kafka-clear-1 :: $2"
+    [ -z "$SILENT" ] || exit 0
+    echo "Partitions:         $(cat "$HOME/$2") partitions"
+    echo "Replication Factor: 3" ;;
   kafka:consumer-groups:create)
     ! grep -qx " mill-1.$2 " "$HOME/.groups" || { echo "$2 already exists" >&2; exit 1; }
     [ "$2" != "$REFUSED" ] || { echo "no room for $2" >&2; exit 1; }
@@ -123,17 +130,29 @@ esac
 """
 
 
-def run(text: str, folder: Path, refused: str = "") -> "subprocess.CompletedProcess[str]":
+KAFKA = """#!/bin/sh
+# Creates what is not there, says nothing of what is, and describes it.
+if [ "$3" = --describe ]; then
+  printf 'Topic: %s\\tPartitionCount: %s\\tReplicationFactor: 3\\n' "$5" "$(cat "$HOME/$5")"
+  printf '\\tTopic: %s\\tPartition: 0\\tLeader: 1\\n' "$5"
+elif [ -n "$REFUSED" ]; then exit 3
+elif [ ! -e "$HOME/$6" ]; then echo "${WIDTH:-$8}" > "$HOME/$6"; fi
+"""
+
+
+def run(
+    text: str, folder: Path, refused: str = "", **variables: str
+) -> "subprocess.CompletedProcess[str]":
     """Run a script where `heroku` and `kafka-topics.sh` are the programs of the folder."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
     (home / ".groups").touch()
-    for name, program in (("heroku", HEROKU), ("kafka-topics.sh", "#!/bin/sh\nexit 3\n")):
+    for name, program in (("heroku", HEROKU), ("kafka-topics.sh", KAFKA)):
         (folder / name).write_text(program, encoding="utf-8")
         (folder / name).chmod(0o755)
     return subprocess.run(
         ["/bin/sh", "-c", text],
-        env={"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(home), "REFUSED": refused},
+        env={"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(home), "REFUSED": refused, **variables},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -166,5 +185,27 @@ def test_a_group_is_not_taken_for_one_with_a_longer_name(tmp_path: Path) -> None
 
 
 def test_a_script_in_kafkas_form_fails_with_the_program(tmp_path: Path) -> None:
-    done = run(script(PLAN.topics, PLAN.groups, on("basic-0", "kafka")), tmp_path)
+    text = script(PLAN.topics, PLAN.groups, on("basic-0", "kafka"))
+    assert run(text, tmp_path, "all").returncode == 1
+    assert run(text, tmp_path).returncode == 0
+    assert run(text, tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("form", ["heroku", "kafka"])
+def test_a_topic_that_is_there_with_other_partitions_fails(tmp_path: Path, form: Form) -> None:
+    text = script(PLAN.topics, PLAN.groups, on("basic-0", form))
+    run(script(PLAN.topics[1:2], (), on("basic-0", form)), tmp_path, WIDTH="8")
+    done = run(text, tmp_path)
     assert done.returncode == 1
+    told = [line for line in done.stderr.splitlines() if "needed" in line]
+    name = PLAN.topics[1].name if form == "heroku" else PLAN.topics[1].wire
+    assert told == [f"{name} has 8 partitions, and 4 are needed"]
+    assert len([*(tmp_path / "home").iterdir()]) == len(PLAN.topics) + 1, "the rest was made"
+
+
+def test_where_the_partitions_are_not_shown_that_is_said_and_no_failure(tmp_path: Path) -> None:
+    text = script(PLAN.topics[:1], (), on("basic-0"))
+    run(text, tmp_path)
+    done = run(text, tmp_path, SILENT="yes")
+    assert done.returncode == 0
+    assert "nobody knows how many partitions" in done.stderr

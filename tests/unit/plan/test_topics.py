@@ -4,7 +4,7 @@ import pytest
 from tests.unit.plan.services import HOUR_MS, count, passed_on, service, split, total
 
 from streamcore.app import worker_settings
-from streamcore.errors import MissingTopicsError, TopologyError
+from streamcore.errors import MissingTopic, MissingTopicsError, TopologyError
 from streamcore.plan.lines import lines, target_for
 from streamcore.plan.services import readers_last
 from streamcore.plan.topics import DAY_MS, Plan, PlannedTopic, make_plan
@@ -96,6 +96,18 @@ def test_a_worker_that_misses_topics_prints_what_the_plan_prints(existing: dict[
     missing = [topic for topic in plan.topics if topic.wire not in wire]
     planned = lines(missing, (), target_for(one.config, {}))
     assert sorted(planned) == sorted(line for line in printed if "topics:create" in line)
+
+
+def test_a_store_without_windows_is_told_the_same_by_both() -> None:
+    one = service("total", total(), prefix="mill-1.")
+    plan = make_plan([one])
+    planned = lines(plan.topics, (), target_for(one.config, {}))
+    assert planned[-1].endswith("--retention-time 7d --compaction")
+    missing = [
+        MissingTopic(topic.name, topic.partitions, topic.settings, topic.retention_ms)
+        for topic in plan.topics
+    ]
+    assert mending_commands(MissingTopicsError(missing), one.config, {}) == planned
 
 
 def test_a_topic_behind_decides_for_the_one_in_front() -> None:

@@ -8,7 +8,7 @@ OLD_MS = START_MS - 86_400_000
 def test_a_lower_limit_commits_early_empties_read_caches_and_changes_no_count() -> None:
     cluster = Cluster(partitions=2)
     worker = cluster.worker(commit_interval_ms=60_000)
-    words = [f"word-{number}" for number in range(2_000)]
+    words = [f"word-{number}" for number in range(1_000)]
     cluster.feed(words, OLD_MS)
     cluster.run(worker, turns=30, step_ms=200)
     before = worker.metrics.value("streamcore_commits_total")

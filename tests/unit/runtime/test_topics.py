@@ -18,13 +18,14 @@ from streamcore import (
     tumbling,
 )
 from streamcore.errors import (
+    MisfitTopicsError,
     MissingGroupError,
     MissingTopicsError,
     RetriableError,
     TopicError,
     TopologyError,
 )
-from streamcore.runtime import internal_topics, topics
+from streamcore.runtime import internal_topics, outer_topics
 from streamcore.runtime.topics import Topics
 from streamcore.testing.broker import InMemoryBroker
 from streamcore.testing.clock import ManualClock
@@ -73,7 +74,7 @@ def test_all_that_is_missing_is_told_in_one_error_by_bare_names() -> None:
         prepare(made, dead_letters="dead")
     error = caught.value
     assert partitions(error) == dict.fromkeys(
-        ["words", "windowed-counts", "dead", REPARTITION, CHANGELOG], topics.PARTITIONS
+        ["words", "windowed-counts", "dead", REPARTITION, CHANGELOG], outer_topics.PARTITIONS
     )
     assert error.group == "app"
     assert PREFIX not in str(error)
@@ -100,11 +101,26 @@ def test_what_is_made_by_what_it_said_is_enough_for_the_next_start() -> None:
 def test_internal_topics_that_may_be_created_are_made_when_all_others_are_there() -> None:
     made = broker(windowed_counts=3)
     made.refused.clear()
-    assert partitions(missing(made)) == {"words": topics.PARTITIONS}
+    assert partitions(missing(made)) == {"words": outer_topics.PARTITIONS}
     assert set(made.topics) == {PREFIX + "windowed-counts"}
     made.create(PREFIX + "words", 5)
     prepare(made)
     assert len(made.topics[PREFIX + CHANGELOG].partitions) == 5
+
+
+def test_what_all_services_need_is_told_where_it_is_said() -> None:
+    """One service alone cannot know how wide the topics of another are."""
+    assert "python -m streamcore plan" in str(missing(broker()))
+
+
+def test_our_topics_with_other_partitions_are_named_with_those_that_they_must_have() -> None:
+    made = broker(words=2, windowed_counts=2)
+    made.create(PREFIX + REPARTITION, 2)
+    made.create(PREFIX + CHANGELOG, 3)
+    with pytest.raises(MisfitTopicsError) as caught:
+        prepare(made)
+    (topic,) = caught.value.topics
+    assert (topic.name, topic.partitions, topic.keep_ms) == (CHANGELOG, 2, 49 * HOUR_MS)
 
 
 def test_only_the_internal_topics_may_be_missing() -> None:

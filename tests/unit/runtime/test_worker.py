@@ -533,7 +533,7 @@ def test_a_changelog_deleted_up_to_its_end_starts_empty() -> None:
     disk.wipe()
     log = cluster.broker.log(TopicPartition(CHANGELOG, 0))
     log.delete_before(log.end)
-    second = cluster.worker(state_dir=disk)
+    second = cluster.worker(state_dir=disk, missing_records="continue")
     cluster.feed(["a"], OLD_MS)
     cluster.settle(second)
     assert cluster.counts() == {("a", OLD_MS // 10_000 * 10_000): 1}
@@ -547,7 +547,7 @@ def test_a_changelog_cut_off_under_a_restore_begins_again_with_an_empty_store() 
     cluster.settle(first)
     first.stop(cluster.clock.now_ms())
     disk.wipe()
-    second = cluster.worker(state_dir=disk, restore_rows_max=5)
+    second = cluster.worker(state_dir=disk, restore_rows_max=5, missing_records="continue")
     cluster.run(second, turns=4)
     assert state(second) is WorkerState.RESTORING
     cluster.broker.log(TopicPartition(CHANGELOG, 0)).delete_before(90)

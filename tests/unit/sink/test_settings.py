@@ -115,6 +115,11 @@ ATTACHED = {
         ({**ATTACHED, "DATABASE_URL": HEROKU, "SINK_DATABASE_ATTACHMENT": "HEROKU_POSTGRESQL_PINK"},
          "pink.example"),
         ({**ATTACHED, "SINK_DATABASE_URL": HEROKU}, "db.example"),
+        ({**ATTACHED, "SINK_DATABASE_URL": HEROKU, "DATABASE_ATTACHMENT": "HEROKU_POSTGRESQL_PINK"},
+         "db.example"),
+        ({**ATTACHED, "SINK_DATABASE_URL": HEROKU, "DATABASE_URL": "postgres://u:p@plain/d",
+          "SINK_DATABASE_ATTACHMENT": "HEROKU_POSTGRESQL_PINK"}, "db.example"),
+        ({**ATTACHED, "INGEST_DATABASE_URL": HEROKU}, "pink.example"),
     ],
 )  # fmt: skip
 def test_which_address_is_taken(
@@ -129,7 +134,16 @@ def test_which_address_is_taken(
 @pytest.mark.parametrize(
     ("variables", "problem"),
     [
-        ({"DATABASE_ATTACHMENT": "PINK", "DATABASE_URL": HEROKU}, "PINK_URL is not set"),
+        ({"DATABASE_ATTACHMENT": "PINK", "DATABASE_URL": HEROKU}, "^DATABASE_ATTACHMENT is PINK, "),
+        (
+            {"SINK_DATABASE_ATTACHMENT": "PINK"},
+            "SINK_DATABASE_ATTACHMENT is PINK, and PINK_URL is not",
+        ),
+        # As with brokers: one that is named must be there, even if it is not needed.
+        (
+            {"DATABASE_ATTACHMENT": "PINK", "SINK_DATABASE_URL": HEROKU},
+            "DATABASE_ATTACHMENT is PINK",
+        ),
         ({"A_URL": "postgres://s3cret@a/d", "B_URL": "postgresql://b/d"}, "A, B"),
         ({"PINK_URL": "postgres://u:s3cret@db:port/d"}, "PINK_URL: it cannot be read"),
         ({"DATABASE_ATTACHMENT": "postgres://u:s3cret@db/d"}, "must be the name of an attachment"),

@@ -59,13 +59,28 @@ class KafkaAddOn:
 
 @dataclass(slots=True)
 class App:
-    """An app. `config` are its variables, `formation` how many run of which process."""
+    """An app. `config` are its variables, `formation` how many run of which process.
+
+    `reserved` are the variables that add-ons have set: nobody else may.
+    """
 
     name: str
     config: dict[str, str] = field(default_factory=dict)
     formation: dict[str, int] = field(default_factory=dict)
     kafka: KafkaAddOn | None = None
     add_ons: list[str] = field(default_factory=list)
+    reserved: list[str] = field(default_factory=list)
+
+    def give(self, name: str, value: str) -> None:
+        """Set a variable as an add-on does."""
+        self.config[name] = value
+        self.reserved.append(name)
+
+    def set(self, name: str, value: str) -> None:
+        """Set a variable as a user does; raise StackError for one of an add-on."""
+        if name in self.reserved:
+            raise StackError(f"Cannot overwrite attachment values {name}")
+        self.config[name] = value
 
     def cluster(self) -> KafkaAddOn:
         """Return the Kafka add-on; raise StackError where there is none."""
@@ -160,9 +175,9 @@ class Account:
         identity = authority.issue("client.invalid", user)
         values = (self.kafka_url, authority.certificate, identity.certificate, identity.key)
         for suffix, value in zip(KAFKA_SUFFIXES, values, strict=False):
-            app.config[f"{attachment}_{suffix}"] = value
+            app.give(f"{attachment}_{suffix}", value)
         if app.kafka.prefix:
-            app.config[f"{attachment}_PREFIX"] = app.kafka.prefix
+            app.give(f"{attachment}_PREFIX", app.kafka.prefix)
         app.add_ons.append(f"heroku-kafka:{plan.name}")
         admin = rights.admin_client(self.admin_bootstrap)
         rights.grant_topics(admin, app.kafka.principal, app.kafka.prefix)
@@ -183,7 +198,7 @@ class Account:
         """Tell the app the database."""
         if not self.database_url:
             raise StackError("this stand-in has no database")
-        app.config[f"{attachment}_URL"] = self.database_url
+        app.give(f"{attachment}_URL", self.database_url)
         app.add_ons.append(f"heroku-postgresql:{plan}")
 
     def save(self) -> None:

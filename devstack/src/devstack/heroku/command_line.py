@@ -274,7 +274,7 @@ def _config_set(account: Account, options: Options) -> list[str]:
         name, sign, value = pair.partition("=")
         if not sign or not name:
             raise StackError(f"{pair} is invalid. Must be in the format FOO=bar.")
-        app.config[name] = value
+        app.set(name, value)
     return [f"Setting {', '.join(pair.partition('=')[0] for pair in options.pairs)}... done"]
 
 

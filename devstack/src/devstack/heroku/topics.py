@@ -102,9 +102,10 @@ class Cluster:
         settings = self._settings_of(name)
         policies = settings["cleanup.policy"].split(",")
         kept = shown(int(settings["retention.ms"])) if "delete" in policies else "none"
+        count = self.topics()[name]
         return [
             f"=== {name}",
-            f"Partitions:         {self.topics()[name]}",
+            f"Partitions:         {count} partition{'s' * (count != 1)}",
             f"Replication Factor: {REPLICAS}",
             f"Compaction:         {'enabled' if 'compact' in policies else 'disabled'}",
             f"Retention:          {kept}",

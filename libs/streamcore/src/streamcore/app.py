@@ -31,9 +31,9 @@ from streamcore.adapters.state_dir import FileStateDir
 from streamcore.adapters.system import StopSignals, SystemClock
 from streamcore.adapters.watchdog import Watchdog
 from streamcore.config import StreamsConfig
-from streamcore.errors import StreamsError
-from streamcore.heroku import release_of
-from streamcore.remedies import mending_commands
+from streamcore.errors import ConfigError, StreamsError
+from streamcore.heroku import on_heroku, release_of
+from streamcore.remedies import mending_commands, prefix_problem
 from streamcore.runtime.lifecycle import StateListener, WorkerState
 from streamcore.runtime.metrics import Sample
 from streamcore.runtime.ports import Process, World
@@ -173,8 +173,11 @@ class StreamsApp:
             )
             self._lags = workers.lags
             try:
-                with self._published(lambda: _with_parent(workers.samples())):
-                    return workers.run()
+                with (
+                    self._published(lambda: _with_parent(workers.samples())),
+                    Watchdog(config.stall_timeout_ms, signals.back_up) as watchdog,
+                ):
+                    return workers.run(watchdog.beat)
             finally:
                 self._lags = dict
 
@@ -234,10 +237,16 @@ class StreamsApp:
             return signals.requested
 
         def create() -> Worker:
-            return create_worker(
-                self._topology, self._names, settings, world, self._listeners,
-                restore_listeners=self._restore_listeners,
-            )  # fmt: skip
+            try:
+                return create_worker(
+                    self._topology, self._names, settings, world, self._listeners,
+                    restore_listeners=self._restore_listeners,
+                )  # fmt: skip
+            except StreamsError as error:  # a setting that is missing is not waited for
+                problem = prefix_problem(error, self._config, os.environ)
+                if problem is not None and on_heroku(os.environ):
+                    raise ConfigError([problem]) from error
+                raise
 
         worker = until_answered(
             lambda: unless_stopped(create, lambda: signals.requested),
@@ -250,7 +259,7 @@ class StreamsApp:
         try:
             if link is not None:
                 return self._drive(worker, world, signals, asked_to_stop, link)
-            with self._published(worker.metrics.samples):
+            with self._published(lambda: self._samples(worker)):
                 return self._drive(worker, world, signals, asked_to_stop)
         finally:
             self._lags = dict
@@ -265,33 +274,58 @@ class StreamsApp:
         link: ParentLink | None = None,
     ) -> int:
         clock, config = world.clock, self._config
-        until_answered(lambda: worker.start(clock.now_ms()), asked_to_stop)
-        if worker.state is WorkerState.CREATED:
-            return 0
         memory = SoftLimit(config.memory_limit_bytes, worker.caches)
         with Watchdog(config.stall_timeout_ms, signals.back_up) as watchdog:
+            if not self._start(worker, world, signals, asked_to_stop, watchdog):
+                return 0
             while not signals.requested:
                 watchdog.beat()
                 worker.turn(clock.now_ms())
-                if memory.look():
-                    self._tell_of_process(worker, memory)
+                memory.look()
                 if link is not None:
                     at_once = worker.metrics.take_shrunk()  # others tell of these from now on
-                    link.tell(worker.metrics.samples, worker.store_lags, at_once=at_once)
+                    link.tell(lambda: self._samples(worker), worker.store_lags, at_once=at_once)
         _log.info("stopping", reason=signals.reason)
         began_ms = clock.now_ms()
         budget_ms = worker_settings(config, self._names).stop_budget_ms
         clean = worker.stop(began_ms, budget_ms=signals.left_ms(budget_ms))
         if link is not None:
-            link.tell(worker.metrics.samples, worker.store_lags, at_once=True)
+            link.tell(lambda: self._samples(worker), worker.store_lags, at_once=True)
         took_ms = clock.now_ms() - began_ms
         _log.info("stopped", committed=clean, took_ms=took_ms, rss_bytes=rss_bytes())
         return 0 if clean else 1
 
-    def _tell_of_process(self, worker: Worker, memory: SoftLimit) -> None:
-        worker.metrics.set("streamcore_process_rss_bytes", memory.rss_bytes)
+    def _start(
+        self,
+        worker: Worker,
+        world: World,
+        signals: StopSignals,
+        asked_to_stop: Callable[[], bool],
+        watchdog: Watchdog,
+    ) -> bool:
+        """Have the worker come to the group; return False if we are to stop before it does."""
+
+        def start() -> None:
+            # Each attempt ends in time, however often it is to be made.
+            watchdog.beat()
+            unless_stopped(worker.connect, lambda: signals.requested)
+            worker.start(world.clock.now_ms())
+
+        def goes_round() -> bool:
+            watchdog.beat()
+            return asked_to_stop()
+
+        until_answered(start, goes_round)
+        return worker.state is not WorkerState.CREATED
+
+    def _samples(self, worker: Worker) -> Iterator[Sample]:
+        """Yield the worker's numbers and those of this process, which are asked now: a turn, or the
+        last commit, may last for long where a quota holds it back.
+        """
+        yield from worker.metrics.samples()
+        yield Sample("streamcore_process_rss_bytes", (), rss_bytes())
         if self._cluster is not None:
-            worker.metrics.set("streamcore_throttle_ms_total", self._cluster.throttled_ms)
+            yield Sample("streamcore_throttle_ms_total", (), self._cluster.throttled_ms)
 
 
 def _with_parent(samples: Iterable[Sample]) -> Iterator[Sample]:
@@ -354,7 +388,10 @@ def _client_id(config: StreamsConfig, group: str) -> str:
     return f"{group}.{instance_name(config)}" if config.instance else group
 
 
-def open_producer(config: StreamsConfig) -> LineProducer:
-    """Return a plain producer for bare topic names; the prefix is put on inside."""
+def open_producer(config: StreamsConfig, topology: Topology) -> LineProducer:
+    """Return a plain producer for bare topic names; the prefix is put on inside.
+
+    The topology is that of the service whose topics are written: it knows what they must be like.
+    """
     configure_logging(config.log_format)
-    return LineProducer(config)
+    return LineProducer(config, topology)

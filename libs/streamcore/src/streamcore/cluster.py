@@ -61,13 +61,14 @@ class ClusterFacts:
     """What was seen. Without a broker that answers, everything but ``brokers`` is empty.
 
     ``topics`` are all that this client may see, and ``hidden`` those asked for by name that the
-    broker refuses to speak of.
+    broker refuses to speak of. ``creatable``: those of them that are missing and that this client
+    may create.
     """
 
     brokers: tuple[BrokerFacts, ...]
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
-    rights: frozenset[str] | None = None
+    creatable: frozenset[str] = frozenset()
     groups: Mapping[str, Answer] = field(default_factory=dict)
     idempotence: Answer = NOT_ASKED
     transactions: Answer = NOT_ASKED

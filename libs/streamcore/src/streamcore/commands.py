@@ -4,6 +4,12 @@ import shlex
 from collections.abc import Mapping
 
 
+def kafka_topics(servers: str, command_config: str | None = None) -> list[str]:
+    """Return the words that every ``kafka-topics.sh`` line begins with."""
+    words = ["kafka-topics.sh", "--bootstrap-server", servers]
+    return words if command_config is None else [*words, "--command-config", command_config]
+
+
 def kafka_topic_command(
     name: str,
     partitions: int,
@@ -20,10 +26,21 @@ def kafka_topic_command(
     'kafka-topics.sh --bootstrap-server localhost:9092 --create --if-not-exists --topic words \
 --partitions 4 --config cleanup.policy=delete'
     """
-    words = ["kafka-topics.sh", "--bootstrap-server", servers]
-    if command_config is not None:
-        words += ["--command-config", command_config]
+    words = kafka_topics(servers, command_config)
     words += ["--create", "--if-not-exists", "--topic", name, "--partitions", str(partitions)]
     for key, value in settings.items():
         words += ["--config", f"{key}={value}"]
     return shlex.join(words)
+
+
+def kafka_recreate_command(
+    name: str,
+    partitions: int,
+    settings: Mapping[str, str],
+    servers: str,
+    command_config: str | None = None,
+) -> str:
+    """Return the line that makes a topic anew, which takes its records with it."""
+    words = [*kafka_topics(servers, command_config), "--delete", "--topic", name]
+    create = kafka_topic_command(name, partitions, settings, servers, command_config)
+    return f"{shlex.join(words)} && {create}"

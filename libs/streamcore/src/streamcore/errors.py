@@ -105,8 +105,17 @@ class MissingTopicsError(TopicError):
         and_group = "" if group is None else f", and the broker refuses the consumer group {group}"
         super().__init__(
             f"topics are missing: {', '.join(topic.name for topic in self.topics)}{and_group}; "
-            "somebody with the right to do so must create them"
+            "somebody with the right to do so must create them (what all services need together "
+            "is told by python -m streamcore plan)"
         )
+
+
+class MisfitTopicsError(TopicError):
+    """Topics of ours have other partitions than they must; ``topics`` say which they must have."""
+
+    def __init__(self, message: str, topics: Sequence[MissingTopic]) -> None:
+        self.topics = tuple(topics)
+        super().__init__(message)
 
 
 class RecordError(StreamsError):
@@ -161,7 +170,7 @@ class ProductionError(RecordError):
 
 class MissingRecordsError(StreamsError):
     """Going on would count records twice or leave some out; ``records`` has a number for each
-    input where one is known."""
+    input, or changelog, where one is known."""
 
     def __init__(self, reason: str, records: Mapping[TopicPartition, int]) -> None:
         self.records = dict(records)

@@ -5,13 +5,23 @@ Kafka's own elsewhere.
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from streamcore.commands import kafka_topic_command
+from streamcore import heroku
+from streamcore.commands import kafka_recreate_command, kafka_topic_command
 from streamcore.config import StreamsConfig
-from streamcore.errors import GroupRefusedError, MissingTopic, MissingTopicsError, StreamsError
-from streamcore.heroku import Topic, app_name, group_command, on_heroku, topic_command
+from streamcore.errors import (
+    ConfigError,
+    GroupRefusedError,
+    MisfitTopicsError,
+    MissingTopic,
+    MissingTopicsError,
+    StreamsError,
+)
 from streamcore.topology.naming import Names
+
+_ATTACHMENT: Final = "STREAMCORE_KAFKA_ATTACHMENT"
 
 
 def mending_commands(
@@ -20,34 +30,74 @@ def mending_commands(
     """Return the commands that make the topics, and grant the group, that the error misses.
 
     None for every other error. Names are bare in the platform's form, which puts the prefix on.
+    Where the prefix itself is missing no command helps: then that is said.
     """
-    names = Names(config.prefix, config.application_id)
-    topics = error.topics if isinstance(error, MissingTopicsError) else ()
-    no_group = isinstance(error, GroupRefusedError) or (
-        isinstance(error, MissingTopicsError) and error.group is not None
+    if (problem := prefix_problem(error, config, environ)) is not None:
+        return (problem,)
+    if heroku.on_heroku(environ) or config.prefix or config.brokers.tls:
+        return tuple(_for_heroku(error, config, heroku.app_name(environ)))
+    return tuple(_for_kafka(error, config))
+
+
+def prefix_problem(
+    error: StreamsError, config: StreamsConfig, environ: Mapping[str, str]
+) -> str | None:
+    """Return what to do if the error comes from a prefix that is not set, None if not.
+
+    Only a shared cluster refuses groups, and there no name is without its prefix. A cluster of
+    another kind, without TLS, may have rights of its own.
+    """
+    if config.prefix or not config.brokers.tls or not _misses_group(error):
+        return None
+    try:
+        names = heroku.kafka_variables(environ, environ.get(_ATTACHMENT, ""))
+    except ConfigError:
+        names = heroku.kafka_variables({})
+    app = heroku.app_name(environ)
+    command = shlex.join(
+        ["heroku", "config:get", names["prefix"], *(("--app", app) if app else ())]
     )
-    if on_heroku(environ) or config.prefix or config.brokers.tls:
-        app = app_name(environ)
-        shared = bool(config.prefix)
-        lines = [topic_command(_told(topic, shared=shared), app, config.prefix) for topic in topics]
-        if no_group:
-            lines.append(group_command(names.group, app, config.prefix))
-        return tuple(lines)
-    servers = config.brokers.servers
-    lines = [
-        kafka_topic_command(names.topic(topic.name), topic.partitions, topic.settings, servers)
-        for topic in topics
-    ]
-    if no_group:
-        lines.append(_grant(names.group, servers, config))
-    return tuple(lines)
+    return (
+        f"{names['prefix']} is not set, and the cluster refuses the consumer group: a shared "
+        f"cluster does so for every name without the prefix, which is told by: {command}"
+    )
 
 
-def _told(topic: MissingTopic, *, shared: bool) -> Topic:
-    """A shared cluster deletes compacted topics by time as well, so they need a time there."""
+def _misses_group(error: StreamsError) -> bool:
+    if isinstance(error, MissingTopicsError):
+        return error.group is not None
+    return isinstance(error, GroupRefusedError)
+
+
+def _for_heroku(error: StreamsError, config: StreamsConfig, app: str | None) -> Iterator[str]:
+    plan = heroku.smallest_plan(shared=bool(config.prefix))
+    if isinstance(error, MisfitTopicsError):
+        for topic in error.topics:
+            yield heroku.recreate_command(_on(plan, topic), app, config.prefix)
+    if isinstance(error, MissingTopicsError):
+        for topic in error.topics:
+            yield heroku.topic_command(_on(plan, topic), app, config.prefix)
+    if _misses_group(error):
+        group = Names(config.prefix, config.application_id).group
+        yield heroku.group_command(group, app, config.prefix)
+
+
+def _on(plan: heroku.Plan, topic: MissingTopic) -> heroku.Topic:
     compaction = "compact" in topic.settings.get("cleanup.policy", "")
-    keep_ms = topic.keep_ms if shared or not compaction else None
-    return Topic(topic.name, topic.partitions, compaction, keep_ms)
+    return heroku.topic_on(
+        plan, topic.name, topic.partitions, compaction=compaction, keep_ms=topic.keep_ms
+    )
+
+
+def _for_kafka(error: StreamsError, config: StreamsConfig) -> Iterator[str]:
+    names, servers = Names(config.prefix, config.application_id), config.brokers.servers
+    if isinstance(error, MisfitTopicsError | MissingTopicsError):
+        anew = isinstance(error, MisfitTopicsError)
+        command = kafka_recreate_command if anew else kafka_topic_command
+        for topic in error.topics:
+            yield command(names.topic(topic.name), topic.partitions, topic.settings, servers)
+    if _misses_group(error):
+        yield _grant(names.group, servers, config)
 
 
 def _grant(group: str, servers: str, config: StreamsConfig) -> str:

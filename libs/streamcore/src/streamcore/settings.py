@@ -8,7 +8,9 @@ their variables. A service's own settings are ``<SERVICE>_<NAME>``; some have a 
 For what no variable sets there are defaults, in this order: the service's own of engine settings
 (``engine_defaults``), what suits the place (``streamcore.heroku``: a dyno), ``StreamsConfig``'s.
 The plain names of the brokers belong to the attachment KAFKA; ``STREAMCORE_KAFKA_ATTACHMENT`` names
-another one, and where nothing of it is set the only variable that holds an address is found.
+another one, and where nothing of it is set the only variable that holds an address is found. So a
+prefixed variable wins over the attachment that is named, that over the plain variable, and that
+over what is found; the sink's database is chosen by the same rule.
 
 A variable with one of these prefixes that nobody knows is refused with the nearest right name: a
 misspelt setting would otherwise be a default that nobody wanted.
@@ -176,7 +178,7 @@ def _attached(settings: type[ServiceSettings], known: Sequence[Variable]) -> tup
     elif any(by_field[field].source(os.environ) for field in ("kafka_url", "bootstrap_servers")):
         return tuple(known)  # whoever names brokers wants no others to be looked for
     else:
-        names = kafka_variables(_without_services(settings))
+        names = kafka_variables(shared_environment(settings))
     return tuple(
         dataclasses.replace(variable, names=(*variable.names[:-1], names[variable.field]))
         if variable.field in names
@@ -185,7 +187,20 @@ def _attached(settings: type[ServiceSettings], known: Sequence[Variable]) -> tup
     )
 
 
-def _without_services(settings: type[ServiceSettings]) -> dict[str, str]:
+def connection_variables(settings: type[ServiceSettings]) -> dict[str, str]:
+    """Return the variable of each setting of the connection, by field: the one that decides in this
+    environment, else the plain one of the attachment.
+
+    :raises ConfigError: if it cannot be told which attachment is meant.
+    """
+    return {
+        variable.field: variable.source(os.environ) or variable.names[-1]
+        for variable in _attached(settings, variables(settings))
+        if variable.field in _PLAIN_ENGINE_NAMES
+    }
+
+
+def shared_environment(settings: type[ServiceSettings]) -> dict[str, str]:
     """Return the environment without what is meant for one service: SINK_KAFKA_URL is the sink's
     address, and no attachment.
     """

@@ -10,6 +10,7 @@ from ingest.feed import Feed, Pacer
 from ingest.progress import progress
 from ingest.settings import Settings
 from ingest.sources import Text
+from ingest.topology import build
 from streamcore.app import open_producer
 from streamcore.service import tell_errors
 from streamcore.settings import load
@@ -38,7 +39,7 @@ def _run(text: Text, rate: float | None) -> None:
         signal.signal(number, lambda *_: stopped.set())
     settings, config = load(Settings)
     topic = settings.lines_topic
-    producer = open_producer(config)
+    producer = open_producer(config, build(settings))
     try:
         with progress(topic, _now_ms) as told:
             feed = Feed(producer, topic, Pacer(rate), _now_ms, stopped, told)

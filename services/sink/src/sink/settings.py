@@ -10,9 +10,10 @@ from sqlalchemy import URL, make_url
 
 from streamcore.errors import ConfigError
 from streamcore.heroku import database_variable
-from streamcore.settings import ServiceSettings
+from streamcore.settings import ServiceSettings, shared_environment, variables
 
 EXAMPLE: Final = "postgresql://user:password@host:5432/name"
+_PLAIN_URL: Final = "DATABASE_URL"
 _DRIVER: Final = "postgresql+psycopg"
 _SCHEMES: Final = ("postgres", "postgresql", _DRIVER)
 _NEAR: Final = ("", "localhost", "127.0.0.1", "::1")
@@ -24,15 +25,15 @@ class Settings(ServiceSettings):
     """Where counts come from and where they go. ``window_size_ms`` must be the aggregator's: the
     end of a window is not in the topic.
 
-    The database is the one that ``database_attachment`` names, else DATABASE_URL, else the only
-    one that the environment has an address of.
+    The database is chosen by the rule for brokers (``streamcore.settings``): SINK_DATABASE_URL,
+    else the attachment that is named, else DATABASE_URL, else the only address there is.
     """
 
     service: ClassVar[str] = "sink"
     plain_names: ClassVar[Mapping[str, str]] = {
         "counts_topic": "COUNTS_TOPIC",
         "window_size_ms": "WINDOW_SIZE_MS",
-        "database_url": "DATABASE_URL",
+        "database_url": _PLAIN_URL,
         "database_attachment": "DATABASE_ATTACHMENT",
     }
     engine_defaults: ClassVar[Mapping[str, Any]] = {"application_id": "sink-app"}
@@ -56,15 +57,28 @@ class Settings(ServiceSettings):
         :raises ConfigError: if there is none, or it cannot be told which.
         """
         text = self.database_url.get_secret_value()
-        if text and not self.database_attachment:
+        if self.database_attachment:
+            variable = database_variable(
+                os.environ, self.database_attachment, _source("database_attachment")
+            )
+            if text and _source("database_url") != _PLAIN_URL:
+                return database_url(text)  # ours alone; the attachment had to be there all the same
+        elif text:
             return database_url(text)
-        variable = database_variable(os.environ, self.database_attachment)
+        else:
+            variable = database_variable(shared_environment(Settings))
         if variable is None:
             raise ConfigError([f"DATABASE_URL is not set; name the database, as in {EXAMPLE}"])
         try:
             return database_url(os.environ[variable])
         except ValueError as error:
             raise ConfigError([f"{variable}: {error}"]) from None
+
+
+def _source(field: str) -> str:
+    """Return the name of the variable that the setting comes from, or would come from."""
+    (variable,) = (each for each in variables(Settings) if each.field == field)
+    return variable.source(os.environ) or variable.names[0]
 
 
 def database_url(text: str) -> URL:

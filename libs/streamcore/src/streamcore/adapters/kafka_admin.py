@@ -70,6 +70,7 @@ class KafkaAdmin:
         self._log = log
         self._refusals = Refusals() if refusals is None else refusals
         self._made: AdminClient | None = None
+        self._told_refused: set[str] = set()
         self._groups = KafkaGroups(settings, log)
 
     def group(self, name: str, timeout_ms: int) -> GroupView | None:
@@ -140,7 +141,8 @@ class KafkaAdmin:
     ) -> None:
         """Create the topics and wait until the broker shows them; one that exists is fine.
 
-        ``only_ask``: the broker tells what it would do, and does nothing.
+        ``only_ask``: the broker tells what it would do, and does nothing. Why it refuses a topic is
+        told in the log once.
 
         :raises TopicCreationRefusedError: names those that this client may not create.
         """
@@ -163,8 +165,10 @@ class KafkaAdmin:
             if not isinstance(answer, KafkaError):
                 continue
             if answer.code() in _CREATION_REFUSED:
-                self._log.tell(f"creating {name}", answer.str())
                 refused.append(name)
+                if not only_ask and name not in self._told_refused:  # it is tried again and again
+                    self._told_refused.add(name)
+                    self._log.tell(f"creating {name}", answer.str())
             elif answer.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise translate(answer, f"creating {name}")
         if not only_ask:

@@ -1,6 +1,7 @@
 """Consumer and ChangelogReader ports over confluent-kafka."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message
@@ -22,6 +23,7 @@ from streamcore.model import Fetched, OffsetAndMetadata, TopicPartition
 from streamcore.runtime.ports import RebalanceListener
 
 CLOSE_TIMEOUT_S = 5.0
+LEADERS_TIMEOUT_S = 1.0
 
 
 class _Reader:
@@ -107,6 +109,19 @@ class _Reader:
 
 class KafkaChangelogReader(_Reader):
     """Reads changelogs; never subscribes, never commits."""
+
+    def __init__(self, settings: Settings, log: RareLog) -> None:
+        super().__init__(settings, log)
+        self._known: set[str] = set()
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets, and no others."""
+        # Of a topic that it has never heard of, librdkafka asks for the leaders once a second.
+        for topic in {source.topic for source in positions} - self._known:
+            with suppress(KafkaException):  # then it is done a second later
+                self._client.list_topics(topic, LEADERS_TIMEOUT_S)
+                self._known.add(topic)
+        super().assign(positions)
 
 
 class KafkaConsumer(_Reader):

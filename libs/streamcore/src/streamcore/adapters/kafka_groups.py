@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its __init__
 from streamcore.adapters.kafka_errors import error_of, made, translate
 from streamcore.adapters.kafka_settings import Settings
 from streamcore.adapters.rare_log import RareLog
-from streamcore.errors import GroupRefusedError, RetriableError
+from streamcore.errors import GroupRefusedError, RetriableError, StreamsError
 from streamcore.model import TopicPartition
 from streamcore.runtime.ports import GroupMember, GroupView
 
@@ -89,8 +89,10 @@ class KafkaGroups:
         except RetriableError as error:
             self._reason = str(error)
             return None
-        self._silent_since_s = None
-        self._patience_s = self._give_up_s
+        except StreamsError:  # a refusal is an answer, too: whoever gives it is not silent
+            self._heard()
+            raise
+        self._heard()
         return view
 
     def forget(self) -> None:
@@ -114,6 +116,10 @@ class KafkaGroups:
         self._question = None
         self._silent_since_s = None
         self._client = None
+
+    def _heard(self) -> None:
+        self._silent_since_s = None
+        self._patience_s = self._give_up_s
 
     def _ask(self, name: str) -> "Future[ConsumerGroupDescription]":
         if self._client is None:

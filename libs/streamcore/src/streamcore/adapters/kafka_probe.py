@@ -1,8 +1,8 @@
 """Looking at a cluster: what it has and what this client may do, with bounded waits, read-only.
 
-No record is written and no topic made. Two questions leave a trace, as every client does that asks
-them: a producer id is handed out for the idempotence, and one transactional id, always the same, is
-known to the broker for a week.
+No record is written and no topic made; whether one could be made is asked without doing it. Two
+questions leave a trace, as every client does that asks them: a producer id is handed out for the
+idempotence, and one transactional id, always the same, is known to the broker for a week.
 """
 
 import json
@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # its __init__ has no __all__
     ClusterMetadata,
     ConfigResource,
+    NewTopic,
     ResourceType,
 )
 
@@ -70,7 +71,9 @@ def look_at_cluster(
     with ThreadPoolExecutor(max_workers=5 + len(names)) as pool:
         advertised = pool.submit(call_all, config, others, until, advertised=True)
         described = pool.submit(_topics, config, metadata, wanted, until)
-        allowed = pool.submit(_cluster, config, until)
+        shown = {name for name, found in metadata.topics.items() if found.error is None}
+        missing = [name for name in wanted if name not in shown]
+        creatable = pool.submit(_creatable, config, missing, until) if probes else None
         rights = [pool.submit(_group, config, name, until) for name in names]
         group = names[0] if names else "streamcore"
         idempotence = pool.submit(_idempotence, config, until) if probes else None
@@ -80,7 +83,7 @@ def look_at_cluster(
         brokers=tuple(call.facts for call in (*calls, *advertised.result())),
         topics=seen,
         hidden=hidden,
-        rights=allowed.result(),
+        creatable=creatable.result() if creatable else frozenset(),
         groups={name: right.result() for name, right in zip(names, rights, strict=True)},
         idempotence=idempotence.result() if idempotence else NOT_ASKED,
         transactions=transactions.result() if transactions else NOT_ASKED,
@@ -131,13 +134,22 @@ def _topics(
     return facts, frozenset(hidden)
 
 
-def _cluster(config: StreamsConfig, until: Until) -> frozenset[str] | None:
+def _creatable(config: StreamsConfig, topics: list[str], until: Until) -> frozenset[str]:
+    """Return which of these this client may create: the broker tells, and makes none."""
+    if not topics:
+        return frozenset()
     client = admin_client(admin_settings(config), Faults())
-    answer = client.describe_cluster(
-        include_authorized_operations=True, request_timeout=_REQUEST_TIMEOUT_S
+    answers = client.create_topics(
+        [NewTopic(name, 1) for name in topics],
+        request_timeout=_REQUEST_TIMEOUT_S,
+        validate_only=True,
     )
-    wait([answer], until.left_s)
-    return _rights(_outcome(answer))
+    wait(answers.values(), until.left_s)
+    return frozenset(
+        name
+        for name, answer in answers.items()
+        if answer.done() and not isinstance(_outcome(answer), KafkaError)
+    )
 
 
 def _replication(topic: Any) -> int:

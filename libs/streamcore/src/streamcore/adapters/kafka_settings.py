@@ -40,7 +40,9 @@ def reader_settings(config: StreamsConfig, group: str) -> Settings:
     return {
         **_common(config),
         **_reading(group),
-        "fetch.wait.max.ms": 10,  # else the end of a partition shows only after half a second
+        # The end of a partition shows in an empty answer, which comes after that time. A standby is
+        # at its end nearly always: it would have a hundred of them a second, out of a quota.
+        "fetch.wait.max.ms": 100 if config.num_standby_replicas else 10,
         **_own(config.kafka_settings, "restore"),
     }
 

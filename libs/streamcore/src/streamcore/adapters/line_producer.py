@@ -4,20 +4,25 @@ import os
 
 from streamcore.adapters.kafka_cluster import KafkaCluster
 from streamcore.config import StreamsConfig
-from streamcore.errors import MissingTopic, MissingTopicsError
+from streamcore.errors import MissingTopicsError
 from streamcore.model import Send
 from streamcore.remedies import mending_commands
+from streamcore.runtime.outer_topics import fitting, missing_topic
+from streamcore.topology.graph import Topology
 from streamcore.topology.naming import Names
 
 FEED_PATIENCE_S = 30
-FEED_PARTITIONS = 4
 
 
 class LineProducer:
-    """Writes records into topics that exist, by their bare names; the prefix is put on inside."""
+    """Writes records into topics that exist, by their bare names; the prefix is put on inside.
 
-    def __init__(self, config: StreamsConfig) -> None:
+    The topology is that of the service whose topics they are.
+    """
+
+    def __init__(self, config: StreamsConfig, topology: Topology) -> None:
         self._config = config
+        self._topology = topology
         self._names = Names(config.prefix, config.application_id)
         self._cluster = KafkaCluster(config, self._names.group)
         self._admin = self._cluster.admin()
@@ -29,10 +34,16 @@ class LineProducer:
         :raises MissingTopicsError: if it does not exist; the command that makes it is a note.
         :raises RetriableError: if the cluster did not answer.
         """
+        theirs = (topic, *self._topology.source_topics, *self._topology.sink_topics)
+        outer = {self._names.topic(one): one for one in theirs}
+        found = self._admin.partitions(outer, FEED_PATIENCE_S * 1_000)
         name = self._names.topic(topic)
-        count = self._admin.partitions([name], FEED_PATIENCE_S * 1_000)[name]
+        count = found[name]
         if count is None:
-            error = MissingTopicsError([MissingTopic(self._names.bare(name), FEED_PARTITIONS)])
+            there = {outer[one]: width for one, width in found.items() if width is not None}
+            width = fitting(self._topology, [topic], there)[topic]
+            bare = self._names.bare(name)
+            error = MissingTopicsError([missing_topic(self._topology, topic, bare, width)])
             for command in mending_commands(error, self._config, os.environ):
                 error.add_note(command)
             raise error

@@ -16,6 +16,8 @@ from typing import Any, TextIO
 
 import structlog
 
+from streamcore.adapters.redaction import cleaned, text_of
+
 LINE_BYTES_MAX = 9_500
 """Heroku's collector splits lines at 10,000 bytes."""
 
@@ -24,9 +26,6 @@ _VALUES_MAX = (9_000, 8_000, 7_000, 6_000, 5_000, 4_000, 3_000, 2_000, 1_000, 50
 _KEY_MAX = 80
 _CUT = " ... "
 
-_PEM = re.compile(r'-----BEGIN [A-Z0-9 ]+-----[^"]*?(?:-----END [A-Z0-9 ]+-----|(?=")|\Z)')
-_USER = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@\"']+@")
-_PASSWORD = re.compile(r"(?P<name>\bpassword\s*=\s*)[^\s\"']+", re.IGNORECASE)
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 _NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9_.#-]")
@@ -73,7 +72,7 @@ def _renderer(log_format: str, stream: TextIO) -> structlog.typing.Processor:
         to_json = structlog.processors.JSONRenderer()
         return one_line(lambda event: str(to_json(None, "", dict(event))), stream.encoding)
     console = structlog.dev.ConsoleRenderer(colors=log_format == "auto" and stream.isatty())
-    return lambda logger, name, event: without_secrets(console(logger, name, event))
+    return lambda logger, name, event: console(logger, name, cleaned(event))
 
 
 def logfmt(event: Mapping[str, Any]) -> str:
@@ -91,22 +90,8 @@ def _plain(value: object) -> object:
     """Return text without colours and control characters but line ends, which are escaped later."""
     if value is None or isinstance(value, bool | int | float):
         return value
-    text = "\n".join(_ANSI.sub("", _text(value)).splitlines())
+    text = "\n".join(_ANSI.sub("", text_of(value)).splitlines())
     return _CONTROL.sub(" ", text)
-
-
-def _text(value: object) -> str:
-    try:
-        return str(value)
-    except Exception as failure:  # somebody's object; the event matters more
-        return f"<{type(value).__name__}: {type(failure).__name__} in str()>"
-
-
-def without_secrets(text: str) -> str:
-    """Return the text without PEM blocks, without user and password of URLs, without passwords."""
-    text = _PEM.sub("[PEM]", text)
-    text = _USER.sub(r"\g<scheme>***@", text)
-    return _PASSWORD.sub(r"\g<name>***", text)
 
 
 def one_line(render: Render, encoding: str | None = "utf-8") -> structlog.typing.Processor:
@@ -117,9 +102,10 @@ def one_line(render: Render, encoding: str | None = "utf-8") -> structlog.typing
         return len(line.encode(into, errors="backslashreplace"))
 
     def rendered(_logger: object, _name: str, event: structlog.typing.EventDict) -> str:
-        line = without_secrets(render(event))
+        clean = cleaned(event)
+        line = render(clean)
         if size(line) > LINE_BYTES_MAX:
-            line = _fitting(event, render, size)
+            line = _fitting(clean, render, size)
         # What the stream cannot encode would be written as escapes anyway.
         return line.encode(into, errors="backslashreplace").decode(into)
 
@@ -127,11 +113,10 @@ def one_line(render: Render, encoding: str | None = "utf-8") -> structlog.typing
 
 
 def _fitting(event: Mapping[str, Any], render: Render, size: Callable[[str], int]) -> str:
-    # Each value by itself: half a secret is not recognised any more.
     fields = {
         key[:_KEY_MAX]: value
         if value is None or isinstance(value, bool | int | float)
-        else without_secrets(_text(value))
+        else text_of(value)
         for key, value in event.items()
     }
     first = {key: value for key, value in fields.items() if key in _FIRST_KEYS}
@@ -202,6 +187,6 @@ def _unraisable(args: "sys.UnraisableHookArgs") -> None:
     log = structlog.get_logger("streamcore.app")
     log.error(
         "an exception that could not be raised",
-        where=_text(args.object),
+        where=text_of(args.object),
         exc_info=(args.exc_type, args.exc_value, args.exc_traceback),
     )

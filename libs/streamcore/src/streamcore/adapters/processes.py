@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
@@ -120,11 +120,15 @@ class WorkerProcesses:
         self._kill_at_s: float | None = None  # set: we are stopping
         self._failed = False
 
-    def run(self) -> int:
-        """Return 0 when all children have ended well after a signal, 1 if not."""
+    def run(self, beat: Callable[[], None] = lambda: None) -> int:
+        """Return 0 when all children have ended well after a signal, 1 if not.
+
+        ``beat`` is called each time that the loop comes round.
+        """
         self._due_s = dict.fromkeys(range(1, self._count + 1), time.monotonic())
         try:
             while True:
+                beat()
                 self._start_due()
                 if not self._children and not self._due_s:
                     break

@@ -11,31 +11,36 @@ from streamcore.findings import Finding, Level
 # What a shared cluster hands out: words and a number, with a dot behind.
 _HANDED_OUT: Final = re.compile(r"[a-z]+(?:-[a-z]+)*-[0-9]+\.")
 
+_OWN_PREFIX: Final = "STREAMCORE_PREFIX"
+
 _WHY: Final[dict[Reach, str]] = {
     "nobody": "nobody listens there",
     "unresolved": "there is no such host",
     "silent": "no answer in time: a firewall, or a broker that hangs",
     "foreign": (
-        "its certificate does not come from the authority in KAFKA_TRUSTED_CERT, so it is not "
+        "its certificate does not come from the authority in {kafka_trusted_cert}, so it is not "
         "trusted"
     ),
     "refuses us": (
-        "it hangs up on our certificate (KAFKA_CLIENT_CERT, KAFKA_CLIENT_CERT_KEY): missing, "
+        "it hangs up on our certificate ({kafka_client_cert}, {kafka_client_cert_key}): missing, "
         "expired, or of another cluster"
     ),
     "plain": (
-        "it hangs up on TLS, as one does that speaks none; then KAFKA_URL must begin with kafka://"
+        "it hangs up on TLS, as one does that speaks none; then {kafka_url} must begin with "
+        "kafka://"
     ),
-    "tls": "it hangs up at the first word; if it speaks TLS, KAFKA_URL must begin with kafka+ssl://",
+    "tls": (
+        "it hangs up at the first word; if it speaks TLS, {kafka_url} must begin with kafka+ssl://"
+    ),
     "trouble": "it cannot be asked",
 }
 # librdkafka's own words for these name settings that nobody here has made.
 _SAYS_IT_ALL: Final[frozenset[Reach]] = frozenset({"nobody", "unresolved", "foreign", "plain"})
 _MENDED_BY: Final[dict[Reach, str]] = {
     "nobody": "heroku kafka:info",
-    "unresolved": "heroku config:get KAFKA_URL",
+    "unresolved": "heroku config:get {kafka_url}",
     "silent": "heroku kafka:info",
-    "foreign": "heroku config:get KAFKA_TRUSTED_CERT",
+    "foreign": "heroku config:get {kafka_trusted_cert}",
     "refuses us": "heroku kafka:credentials --reset",
 }
 
@@ -55,11 +60,13 @@ def brokers(case: Case) -> Iterator[Finding]:
 def _silent(case: Case, broker: BrokerFacts, level: Level) -> Finding:
     if broker.advertised:  # clients are sent there whatever the settings say
         level = "failure"
-    why = _WHY[broker.reach]
+    why = _WHY[broker.reach].format(**case.variables)
     if broker.advertised:
         why = f"the cluster sends clients there, and {why}"
     said = f" ({broker.said})" if broker.said and broker.reach not in _SAYS_IT_ALL else ""
-    command = _MENDED_BY.get(broker.reach) if case.target.form == "heroku" else None
+    command = None
+    if case.target.form == "heroku" and broker.reach in _MENDED_BY:
+        command = _MENDED_BY[broker.reach].format(**case.variables)
     return Finding(level, f"broker {broker.address}", f"{why}{said}", _for_app(command, case))
 
 
@@ -73,29 +80,49 @@ def prefix(case: Case) -> Iterator[Finding]:
     if not case.facts.reachable:
         return
     seen = [name for name in case.facts.topics if not name.startswith("__")]
-    if case.prefix:
-        yield from _with_prefix(case, seen)
-    elif case.facts.hidden.issuperset(topic.wire for topic in case.plan.topics):
+    variable = case.variables["prefix"]
+    hidden = case.facts.hidden.issuperset(topic.wire for topic in case.plan.topics)
+    if case.prefix and hidden:
         yield Finding(
             "failure",
             "prefix",
-            "KAFKA_PREFIX is not set, and the broker speaks of no topic without: this is a shared "
+            f"{variable} is {case.prefix}, and the broker speaks of no topic behind it: it is "
+            "another's, or this client has no rights",
+            _right_prefix(case),
+        )
+    elif case.prefix:
+        yield from _with_prefix(case, seen)
+    elif hidden:
+        yield Finding(
+            "failure",
+            "prefix",
+            f"{variable} is not set, and the broker speaks of no topic without: this is a shared "
             "cluster, or the rights are another's",
-            _for_app("heroku config:get KAFKA_PREFIX", case) if case.config.brokers.tls else None,
+            _right_prefix(case),
         )
     elif handed_out := _common(seen):
         command = None
         if case.target.form == "heroku":
-            command = _for_app(f"heroku config:set KAFKA_PREFIX={handed_out}", case)
+            # What an add-on has set cannot be set by hand; this one goes before it.
+            command = _for_app(f"heroku config:set {_OWN_PREFIX}={handed_out}", case)
         yield Finding(
             "failure",
             "prefix",
-            f"KAFKA_PREFIX is not set, and all {len(seen)} topics begin with {handed_out} as on a "
+            f"{variable} is not set, and all {len(seen)} topics begin with {handed_out} as on a "
             "shared cluster, which refuses names without it",
             command,
         )
     else:
         yield Finding("ok", "prefix", "none, as on a cluster of one's own")
+
+
+def _right_prefix(case: Case) -> str | None:
+    """Return the command that shows the add-on's prefix, or lets it through."""
+    if not case.config.brokers.tls:
+        return None
+    variable = case.variables["prefix"]
+    how = "unset" if case.prefix and variable == _OWN_PREFIX else "get"
+    return _for_app(f"heroku config:{how} {variable}", case)
 
 
 def _with_prefix(case: Case, seen: list[str]) -> Iterator[Finding]:
@@ -115,13 +142,13 @@ def _with_prefix(case: Case, seen: list[str]) -> Iterator[Finding]:
             "warning",
             "prefix",
             f"{', '.join(bare)}: there without {case.prefix}, and looked for with it; unset "
-            "KAFKA_PREFIX if this cluster is nobody else's",
+            f"{case.variables['prefix']} if this cluster is nobody else's",
         )
     if case.target.form == "heroku" and case.config.brokers.tls and not case.prefix.endswith("."):
         yield Finding(
             "warning",
             "prefix",
-            f"KAFKA_PREFIX is {case.prefix}; one that was given out ends in a dot",
+            f"{case.variables['prefix']} is {case.prefix}; one that was given out ends in a dot",
         )
     if not twice and not bare:
         how_many = f"{len(own)} of {len(seen)} topics have it" if seen else "no topic is there yet"

@@ -1,7 +1,7 @@
 """Case: what is judged. Services that share a connection, what was seen, where commands go."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -9,6 +9,7 @@ from streamcore.cluster import ClusterFacts
 from streamcore.config import StreamsConfig
 from streamcore.errors import TopologyError
 from streamcore.findings import Level
+from streamcore.heroku import kafka_variables
 from streamcore.plan.lines import Target
 from streamcore.plan.services import Service
 from streamcore.plan.topics import Plan, PlannedTopic, make_plan
@@ -23,6 +24,7 @@ class Case:
 
     ``release``: the release phase asks, so what is only missing yet is no failure where the
     workers wait for it. ``plan_known``: somebody has named the add-on's plan, it is not a guess.
+    ``variables``: what each setting of the connection is read from.
     """
 
     services: Sequence[Service]
@@ -30,6 +32,7 @@ class Case:
     target: Target
     release: bool = False
     plan_known: bool = False
+    variables: Mapping[str, str] = field(default_factory=lambda: kafka_variables({}))
 
     @property
     def config(self) -> StreamsConfig:
@@ -69,6 +72,18 @@ class Case:
         """Why the partition counts that are there do not fit."""
         reasons = [reason for one in self.services for reason in self._reasons([one])]
         return tuple(dict.fromkeys(reasons or self._reasons(self.services)))
+
+    @cached_property
+    def remade(self) -> Plan | None:
+        """What the services need if only what comes from outside is kept as it is; None where that
+        does not fit either.
+        """
+        written = {name for topic in self.plan.topics if topic.writers for name in [topic.wire]}
+        kept = {name: count for name, count in self._counts.items() if name not in written}
+        try:
+            return make_plan(self.services, existing=kept)
+        except TopologyError:
+            return None
 
     @cached_property
     def _counts(self) -> Mapping[str, int]:

@@ -13,8 +13,9 @@ from streamcore.doctor.diagnosis import diagnose
 from streamcore.errors import ConfigError, StreamsError
 from streamcore.findings import Finding
 from streamcore.plan.lines import target_for
-from streamcore.plan.services import Service, load_services, readers_last
+from streamcore.plan.services import Service, load_services, readers_last, shared_groups
 from streamcore.plan.topics import make_plan
+from streamcore.settings import connection_variables
 
 _OF_THE_CONNECTION = (
     "brokers",
@@ -62,6 +63,7 @@ def examine(asked: Asked, look: Look, environ: Mapping[str, str]) -> Examination
     Settings that cannot be read keep their own service from being looked at, and no other.
     """
     services, wrong = _loaded(asked)
+    wrong += shared_groups(services)
     findings = [Finding("failure", "settings", problem) for problem in wrong]
     if services:
         names = ", ".join(service.name for service in services)
@@ -127,7 +129,8 @@ def _case(
         dict.fromkeys([first.names.group, *(group.wire for group in plan.groups)]),
         timeout_s=asked.timeout_s,
     )
-    return Case(services, facts, target, asked.release, asked.plan is not None)
+    variables = connection_variables(first.application.settings)
+    return Case(services, facts, target, asked.release, asked.plan is not None, variables)
 
 
 def _own_checks(service: Service) -> tuple[list[Finding], list[str]]:

@@ -8,7 +8,7 @@ from streamcore import heroku
 from streamcore.cluster import TopicFacts
 from streamcore.doctor.case import Case, users_of
 from streamcore.findings import Finding, Level
-from streamcore.plan.lines import topic_line
+from streamcore.plan.lines import anew_line, heroku_topic, topic_line
 from streamcore.plan.topics import PlannedTopic
 from streamcore.runtime import internal_topics
 from streamcore.runtime.ports import TopicSpec
@@ -29,8 +29,8 @@ def topics(case: Case) -> Iterator[Finding]:
             yield _finding(
                 "failure",
                 topic,
-                "the broker refuses to speak of it: KAFKA_PREFIX is another's, or the right "
-                "DESCRIBE is missing",
+                f"the broker refuses to speak of it: {case.variables['prefix']} is another's, or "
+                "the right DESCRIBE is missing",
             )
         elif found is None:
             yield _missing(case, topic)
@@ -44,7 +44,7 @@ def _finding(level: Level, topic: PlannedTopic, detail: str, command: str | None
 
 
 def _missing(case: Case, topic: PlannedTopic) -> Finding:
-    if topic.kind in _OURS and "CREATE" in (case.facts.rights or ()):
+    if topic.kind in _OURS and topic.wire in case.facts.creatable:
         return _finding("ok", topic, "missing; the first start makes it, as it may here")
     users = users_of(topic) or tuple(one.name for one in case.services)
     waited = case.absent(users) == "warning"
@@ -65,13 +65,23 @@ def _good(case: Case, topic: PlannedTopic, found: TopicFacts) -> Finding:
 
 
 def _problems(case: Case, topic: PlannedTopic, found: TopicFacts) -> Iterator[Finding]:
+    if topic.kind not in _OURS and case.misfits and case.remade is not None:
+        fitting = case.remade.topic(topic.wire)
+        if fitting.partitions != found.partitions:
+            yield _finding(
+                "failure",
+                topic,
+                f"{found.partitions} partitions, and {fitting.partitions} would fit; made anew it "
+                "loses its records",
+                anew_line(fitting, case.target),
+            )
     if topic.kind in _OURS and found.partitions != topic.partitions:
         yield _finding(
             "failure",
             topic,
-            f"{found.partitions} partitions, and {topic.partitions} are needed; delete it, and its "
-            "records with it, then create it",
-            topic_line(topic, case.target),
+            f"{found.partitions} partitions, and {topic.partitions} are needed; it must be made "
+            "anew, which costs its records: they are state, or on their way to be counted",
+            anew_line(topic, case.target),
         )
     if found.rights is not None and (refused := _needed(topic) - found.rights):
         yield _finding("failure", topic, f"this client may not {' and '.join(sorted(refused))} it")
@@ -116,20 +126,26 @@ def _forgets(case: Case, topic: PlannedTopic, kept_ms: int) -> Iterator[Finding]
         return
     needed_ms = _needed_ms(case, topic)
     if needed_ms is None:
-        shared = case.target.form == "heroku" and case.target.plan.shared
         yield _finding(
             "warning",
             topic,
             f"deletes by time, too: a key that is not written for {_time(kept_ms)} is forgotten",
-            None if shared else _mend(case, topic),  # there it can only be so
+            _as_long_as_can_be(case, topic, kept_ms),
         )
     elif kept_ms < needed_ms:
         yield _finding(
             "failure" if topic.compaction else "warning",
             topic,
             f"deletes after {_time(kept_ms)}, and {_time(needed_ms)} are needed",
-            _longer(case, topic, max(needed_ms, topic.retention_ms or 0)),
+            _longer(case, topic, max(needed_ms, _told_ms(case, topic) or 0)),
         )
+
+
+def _as_long_as_can_be(case: Case, topic: PlannedTopic, kept_ms: int) -> str | None:
+    if case.target.form != "heroku" or not case.target.plan.shared:
+        return _mend(case, topic)
+    longest_ms = case.target.plan.retention_max_ms  # there it can only be so
+    return _longer(case, topic, longest_ms) if kept_ms < longest_ms else None
 
 
 def _needed_ms(case: Case, topic: PlannedTopic) -> int | None:
@@ -139,7 +155,14 @@ def _needed_ms(case: Case, topic: PlannedTopic) -> int | None:
             for store in sub.changelogged:
                 if service.names.internal(store.changelog) == topic.wire:
                     return internal_topics.needed_for_ms(store)
-    return topic.retention_ms
+    return _told_ms(case, topic)
+
+
+def _told_ms(case: Case, topic: PlannedTopic) -> int | None:
+    """Return the time that the command to create it has; None: none, or for ever."""
+    if case.target.form != "heroku" or topic.retention_ms is None:
+        return topic.retention_ms
+    return heroku_topic(topic, case.target.plan).retention_ms or topic.retention_ms
 
 
 def _time(ms: int) -> str:
@@ -194,7 +217,7 @@ def budget(case: Case) -> Iterator[Finding]:
         if case.is_ours(name)
     ]
     missing = [
-        heroku.Topic(topic.name, topic.partitions)
+        heroku_topic(topic, plan)
         for topic in case.plan.topics
         if topic.wire not in case.facts.topics
     ]

@@ -42,6 +42,20 @@ def topic_command(topic: Topic, app: str | None = None, prefix: str = "") -> str
     return _line(words, app)
 
 
+def recreate_command(topic: Topic, app: str | None = None, prefix: str = "") -> str:
+    """Return the line that makes a topic anew, which takes its records with it.
+
+    Nothing else changes the partitions of a topic. Without an app the platform asks for its name.
+
+    >>> recreate_command(Topic("flour", 4), app="sushi")
+    'heroku kafka:topics:destroy flour --app sushi --confirm sushi && \
+heroku kafka:topics:create flour --partitions 4 --app sushi'
+    """
+    confirmed = [] if app is None else ["--app", app, "--confirm", app]
+    words = ["heroku", "kafka:topics:destroy", topic.name.removeprefix(prefix), *confirmed]
+    return f"{shlex.join(words)} && {topic_command(topic, app, prefix)}"
+
+
 def group_command(group: str, app: str | None = None, prefix: str = "") -> str:
     """Return the line that grants the consumer group, which a shared cluster demands.
 

@@ -31,6 +31,7 @@ class Plan:
     consume_bytes_per_s: int | None = None
     capacity_bytes: int | None = None
     replicas_max: int
+    topics_max: int | None = None
     topic_partitions_max: int
     topic_partitions_default: int
     replication: int = 3
@@ -65,6 +66,8 @@ def budget(topics: Iterable[Topic], plan: Plan, replication: int | None = None) 
     partitions = sum(topic.partitions for topic in wanted)
     replicas = partitions * (plan.replication if replication is None else replication)
     problems = []
+    if plan.topics_max is not None and len(wanted) > plan.topics_max:
+        problems.append(f"{len(wanted)} topics; {plan.name} has room for {plan.topics_max}")
     if replicas > plan.replicas_max:
         problems.append(
             f"{partitions} partitions are {replicas} replicas; {plan.name} has room for "
@@ -83,6 +86,29 @@ def budget(topics: Iterable[Topic], plan: Plan, replication: int | None = None) 
         if topic.retention_ms is not None and topic.retention_ms > plan.retention_max_ms
     ]
     return Budget(plan, partitions, replicas, tuple(problems))
+
+
+def smallest_plan(*, shared: bool) -> Plan:
+    """Return what a plan is taken for that nobody has named."""
+    return next(plan for plan in PLANS.values() if plan.shared is shared)
+
+
+def topic_on(
+    plan: Plan, name: str, partitions: int, *, compaction: bool, keep_ms: int | None
+) -> Topic:
+    """Return a topic as the plan wants it to be told; ``keep_ms`` None: for ever.
+
+    A shared cluster deletes compacted topics by time as well, after a day if nobody says
+    otherwise, so they need a time there, and what is for ever gets the longest there is. So does
+    what is to be kept for a little longer than that: times are twice what is needed. Elsewhere
+    compacted topics are kept until they are overwritten.
+    """
+    if not plan.shared:
+        return Topic(name, partitions, compaction, None if compaction else keep_ms)
+    longest_ms = plan.retention_max_ms
+    if keep_ms is None or longest_ms < keep_ms <= 2 * longest_ms:
+        keep_ms = longest_ms
+    return Topic(name, partitions, compaction, keep_ms)
 
 
 def plan_named(name: str) -> Plan:
@@ -109,6 +135,7 @@ def _basic(number: int, produce_kb: int, consume_kb: int, capacity_gb: int, most
         consume_bytes_per_s=consume_kb * _KB,
         capacity_bytes=capacity_gb * _GB,
         replicas_max=most,
+        topics_max=40,
         topic_partitions_max=most // 3,
         topic_partitions_default=8,
         retention_min_ms=_DAY_MS,
@@ -116,6 +143,7 @@ def _basic(number: int, produce_kb: int, consume_kb: int, capacity_gb: int, most
         unverified=frozenset(
             {
                 "replicas_max",  # published is a number of partitions
+                "topics_max",
                 "topic_partitions_max",
                 "replication",
                 "retention_min_ms",

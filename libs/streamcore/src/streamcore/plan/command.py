@@ -12,15 +12,22 @@ from rich.console import Console
 from streamcore.app import look_at_cluster
 from streamcore.cluster import ClusterFacts
 from streamcore.config import StreamsConfig
-from streamcore.errors import ConfigError, RetriableError, TopologyError
+from streamcore.errors import (
+    AuthorizationError,
+    ConfigError,
+    RetriableError,
+    TopicError,
+    TopologyError,
+)
 from streamcore.plan.difference import differences, fitting_plan
 from streamcore.plan.document import Told, as_json
 from streamcore.plan.lines import Form, Target, script, target_for
-from streamcore.plan.rehearsal import Load
+from streamcore.plan.rehearsal import Load, check_start
 from streamcore.plan.report import show
-from streamcore.plan.services import Service, load_services
+from streamcore.plan.services import Service, load_services, shared_groups
 from streamcore.plan.topics import Plan, make_plan
 from streamcore.plan.traffic import estimate, throttle
+from streamcore.runtime.outer_topics import PARTITIONS
 from streamcore.service import tell_errors
 
 _Services = Annotated[
@@ -72,7 +79,7 @@ def plan(  # noqa: PLR0913, PLR0917  # as many arguments as options
     form: _Form = None,
     app: _App = None,
     add_on: _AddOn = None,
-    partitions: _Partitions = 4,
+    partitions: _Partitions = PARTITIONS,
     as_script: _Script = False,
     as_document: _Json = False,
     diff: _Diff = False,
@@ -96,7 +103,9 @@ def plan(  # noqa: PLR0913, PLR0917  # as many arguments as options
         )
         facts = _facts(found) if diff else None
         told = _told(found, target, facts, partitions)
+        check_start(found, told.plan)
         if as_script:
+            _require_script(told, facts, is_guess=add_on is None)
             _print_script(told)
         else:
             load = Load(rate, words_per_line, distinct_words)
@@ -114,7 +123,7 @@ def _config(services: Sequence[Service]) -> StreamsConfig:
         if (service.config.brokers, service.config.prefix)
         != (services[0].config.brokers, services[0].config.prefix)
     ]
-    if problems:
+    if problems := [*problems, *shared_groups(services)]:
         raise ConfigError(problems)
     return services[0].config
 
@@ -160,6 +169,23 @@ def _of_text(load: Load, file: Path) -> Load:
     if not words:
         raise ConfigError([f"--text {file}: there is no word in it"])
     return replace(load, words_per_line=words / len(lines), text=tuple(lines))
+
+
+def _require_script(told: Told, facts: ClusterFacts | None, *, is_guess: bool) -> None:
+    """Refuse a script that would not do what it is for; half of it may have been run by then.
+
+    :raises AuthorizationError: if it cannot be told what is missing.
+    :raises TopicError: if the add-on's plan has no room for the topics.
+    """
+    hidden = frozenset() if facts is None else facts.hidden
+    if unseen := [topic.name for topic in told.plan.topics if topic.wire in hidden]:
+        raise AuthorizationError(
+            f"the broker refuses to speak of {', '.join(unseen)}, so nobody knows what is missing: "
+            "the prefix is missing or another's; streamcore doctor looks at it"
+        )
+    if told.target.form == "heroku" and (problems := told.budget.problems):
+        hint = "; name the plan with --plan if it is a larger one" if is_guess else ""
+        raise TopicError("; ".join(problems) + hint)
 
 
 def _print_script(told: Told) -> None:

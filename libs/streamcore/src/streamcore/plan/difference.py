@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from streamcore.cluster import Answer, ClusterFacts, TopicFacts
 from streamcore.errors import TopologyError
-from streamcore.plan.lines import Target, group_line, topic_line
+from streamcore.plan.lines import Target, group_line, heroku_topic, topic_line
 from streamcore.plan.services import Service
 from streamcore.plan.topics import Plan, PlannedTopic, make_plan
 
@@ -80,7 +80,8 @@ def _of_settings(topic: PlannedTopic, found: TopicFacts, target: Target) -> Iter
     if policy and ("compact" in policy) is not topic.compaction:
         planned = "with" if topic.compaction else "without"
         yield Difference("other", topic.name, f"cleanup.policy={policy}, planned {planned} compact")
-    kept, wanted_ms = settings.get("retention.ms", "-1"), topic.retention_ms
+    wanted_ms = heroku_topic(topic, target.plan).retention_ms
+    kept = settings.get("retention.ms", "-1")
     if "delete" in policy and wanted_ms is not None and -1 < int(kept) < wanted_ms:
         detail = f"kept {int(kept) / _HOUR_MS:.3g} h, planned {wanted_ms / _HOUR_MS:.3g} h"
         yield Difference("other", topic.name, detail)

@@ -32,10 +32,15 @@ class Told:
     @property
     def budgets(self) -> tuple[heroku.Budget, ...]:
         """What the topics take of each of the platform's plans."""
-        return tuple(
-            heroku.budget((heroku_topic(topic, plan) for topic in self.plan.topics), plan)
-            for plan in heroku.PLANS.values()
-        )
+        return tuple(self._budget(plan) for plan in heroku.PLANS.values())
+
+    @property
+    def budget(self) -> heroku.Budget:
+        """What they take of the plan that is meant."""
+        return self._budget(self.target.plan)
+
+    def _budget(self, plan: heroku.Plan) -> heroku.Budget:
+        return heroku.budget((heroku_topic(topic, plan) for topic in self.plan.topics), plan)
 
 
 def as_json(told: Told) -> str:

@@ -8,14 +8,28 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from streamcore import heroku
-from streamcore.commands import kafka_topic_command
+from streamcore.commands import kafka_recreate_command, kafka_topic_command, kafka_topics
 from streamcore.config import StreamsConfig
 from streamcore.plan.topics import PlannedGroup, PlannedTopic
 
 Form = Literal["heroku", "kafka"]
+
+# Both command lines show the partitions of a topic, in words of their own.
+_FITS: Final = """\
+# fits TOPIC PARTITIONS COMMAND...: is the topic that the command shows as wide as it must be?
+fits() {
+    topic=$1 wanted=$2
+    shift 2
+    shown=$("$@") || return 1
+    found=$(printf '%s\\n' "$shown" |
+        sed -n 's/.*Partition[A-Za-z]*: *\\([0-9][0-9]*\\).*/\\1/p' | head -n 1)
+    [ "$found" != "$wanted" ] || return 0
+    echo "$topic has ${found:-nobody knows how many} partitions, and $wanted are needed" >&2
+    [ -z "$found" ]
+}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +59,24 @@ def target_for(
     :raises ConfigError: if there is no such plan.
     """
     looks_so = heroku.on_heroku(environ) or bool(config.prefix) or config.brokers.tls
-    shared = bool(config.prefix) or form == "heroku" or not looks_so
+    smallest = heroku.smallest_plan(shared=bool(config.prefix) or not looks_so)
     return Target(
         form or ("heroku" if looks_so else "kafka"),
-        heroku.plan_named(plan or ("basic-0" if shared else "standard-0")),
+        smallest if plan is None else heroku.plan_named(plan),
         app or heroku.app_name(environ),
         config.brokers.servers,
     )
 
 
 def heroku_topic(topic: PlannedTopic, plan: heroku.Plan) -> heroku.Topic:
-    """Return the topic as the plan wants it to be told.
-
-    A shared cluster deletes compacted topics by time as well, so they need a time there; elsewhere
-    they are kept until they are overwritten.
-    """
-    keep_ms = topic.retention_ms if plan.shared or not topic.compaction else None
-    return heroku.Topic(topic.name, topic.partitions, topic.compaction, keep_ms)
+    """Return the topic as the plan wants it to be told."""
+    return heroku.topic_on(
+        plan,
+        topic.name,
+        topic.partitions,
+        compaction=topic.compaction,
+        keep_ms=topic.retention_ms,
+    )
 
 
 def topic_line(topic: PlannedTopic, target: Target) -> str:
@@ -69,6 +84,15 @@ def topic_line(topic: PlannedTopic, target: Target) -> str:
     if target.form == "heroku":
         return heroku.topic_command(heroku_topic(topic, target.plan), target.app)
     return kafka_topic_command(
+        topic.wire, topic.partitions, topic.settings, target.servers, target.command_config
+    )
+
+
+def anew_line(topic: PlannedTopic, target: Target) -> str:
+    """Return the command that makes a topic anew with the partitions planned; its records go."""
+    if target.form == "heroku":
+        return heroku.recreate_command(heroku_topic(topic, target.plan), target.app)
+    return kafka_recreate_command(
         topic.wire, topic.partitions, topic.settings, target.servers, target.command_config
     )
 
@@ -104,22 +128,36 @@ def _script(
 ) -> Iterator[str]:
     yield "#!/bin/sh"
     yield "# Creates what is missing, and leaves alone what is there."
-    if target.form == "kafka":
-        yield "failed=0"
-        for topic in topics:
-            yield f"{topic_line(topic, target)} || failed=1"
-        yield 'exit "$failed"'
-        return
-    app = "" if target.app is None else f" --app {shlex.quote(target.app)}"
-    yield "# What exists is refused with a message; it is enough then that it can be shown."
     yield "failed=0"
+    if topics:
+        yield _FITS
+    if target.form == "kafka":
+        yield from _kafka_script(topics, target)
+    else:
+        yield from _heroku_script(topics, groups, target)
+    yield 'exit "$failed"'
+
+
+def _kafka_script(topics: tuple[PlannedTopic, ...], target: Target) -> Iterator[str]:
     for topic in topics:
-        shown = f"heroku kafka:topics:info {shlex.quote(topic.name)}{app}"
-        yield f"{topic_line(topic, target)} || {shown} || failed=1"
+        words = kafka_topics(target.servers, target.command_config)
+        shown = shlex.join([*words, "--describe", "--topic", topic.wire])
+        fits = f"fits {shlex.quote(topic.wire)} {topic.partitions} {shown}"
+        yield f"{topic_line(topic, target)} && {fits} || failed=1"
+
+
+def _heroku_script(
+    topics: tuple[PlannedTopic, ...], groups: tuple[PlannedGroup, ...], target: Target
+) -> Iterator[str]:
+    app = "" if target.app is None else f" --app {shlex.quote(target.app)}"
+    yield "# What exists is refused with a message; it is enough then that it is as it must be."
+    for topic in topics:
+        name = shlex.quote(topic.name)
+        fits = f"fits {name} {topic.partitions} heroku kafka:topics:info {name}{app}"
+        yield f"{topic_line(topic, target)} || {fits} || failed=1"
     for group in groups:
         line = group_line(group, target)
         if line is not None:
             word = rf"(^|[^A-Za-z0-9_-]){re.escape(group.name)}([^A-Za-z0-9._-]|$)"
             listed = f"heroku kafka:consumer-groups{app} | grep -Eq {shlex.quote(word)}"
             yield f"{line} || {listed} || failed=1"
-    yield 'exit "$failed"'

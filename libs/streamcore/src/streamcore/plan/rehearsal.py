@@ -102,17 +102,34 @@ class Rehearsed:
 def rehearse(services: Sequence[Service], plan: Plan, load: Load) -> Rehearsed:
     """Run the services on sample lines; writers must stand before readers.
 
-    :raises TopologyError: if lines of text are no input of these topologies.
+    :raises TopologyError: if lines of text are no input of these topologies, or one cannot start.
     """
     with ExitStack() as stack:
+        actors = [_started(service, plan, stack) for service in services]
         try:
-            actors = [_Actor(service, plan, stack) for service in services]
             return _Rehearsal(actors, plan, load).run()
         except StreamsError as error:
             names = ", ".join(service.name for service in services)
             raise TopologyError(
                 f"lines of text are no input of {names}; name the services in front as well"
             ) from error
+
+
+def check_start(services: Sequence[Service], plan: Plan) -> None:
+    """Build all tasks, as the workers' start does.
+
+    :raises TopologyError: if it cannot be, as with too many partitions.
+    """
+    for service in services:
+        with ExitStack() as stack:
+            _started(service, plan, stack)
+
+
+def _started(service: Service, plan: Plan, stack: ExitStack) -> "_Actor":
+    try:
+        return _Actor(service, plan, stack)
+    except TopologyError as error:
+        raise TopologyError(f"{service.name} could not start: {error}") from error
 
 
 Parcel = tuple[str, int, list[Entry]]

@@ -13,7 +13,7 @@ from rich.text import Text
 from streamcore import heroku
 from streamcore.plan.difference import Difference
 from streamcore.plan.document import Told
-from streamcore.plan.lines import lines
+from streamcore.plan.lines import heroku_topic, lines
 from streamcore.plan.topics import PlannedTopic
 
 BAR_WIDTH: Final = 24
@@ -82,9 +82,8 @@ def _kept(topic: PlannedTopic, told: Told) -> str:
         if "compact" in topic.settings.get("cleanup.policy", ""):
             return "compacted"
         return "until read" if keep in {None, "-1"} else heroku.duration(int(keep or 0))
-    keep_ms = topic.retention_ms
-    shared = told.target.plan.shared
-    times = [heroku.duration(keep_ms)] if keep_ms and (shared or not topic.compaction) else []
+    keep_ms = heroku_topic(topic, told.target.plan).retention_ms
+    times = [] if keep_ms is None else [heroku.duration(keep_ms)]
     return ", ".join([*times, *(["compacted"] if topic.compaction else [])])
 
 
@@ -159,8 +158,7 @@ def _bar(share: float) -> Text:
 
 
 def _footnotes(told: Told, console: Console) -> None:
-    chosen = next(one for one in told.budgets if one.plan == told.target.plan)
-    for problem in chosen.problems:
+    for problem in told.budget.problems:
         console.print(Text(problem, "red"))
     console.print(
         Text("* what is published is a number of partitions; taken to count each replica", "dim")

@@ -1,12 +1,12 @@
 """Services: the installed applications with their settings, ready to be looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from streamcore.application import Application, applications
 from streamcore.config import StreamsConfig
 from streamcore.errors import ConfigError
-from streamcore.settings import ServiceSettings, load
+from streamcore.settings import ServiceSettings, connection_variables, load
 from streamcore.topology.graph import Topology
 from streamcore.topology.naming import Names
 
@@ -53,6 +53,8 @@ def load_services(names: Sequence[str] = (), *, offline: bool = False) -> tuple[
     for application in applications(tuple(dict.fromkeys(names))):
         try:
             settings, config = load(application.settings, offline=offline)
+            if offline:  # whose prefix and plan it is must be known even so
+                connection_variables(application.settings)
         except ConfigError as error:
             problems += error.problems
             continue
@@ -61,6 +63,24 @@ def load_services(names: Sequence[str] = (), *, offline: bool = False) -> tuple[
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     return readers_last(found)
+
+
+def shared_groups(services: Sequence[Service]) -> Iterator[str]:
+    """Yield a line for each consumer group that several services would be members of.
+
+    Each would be given partitions of topics that it does not know.
+    """
+    by_group: dict[tuple[str, str], list[str]] = {}
+    for service in services:
+        at = (service.config.brokers.servers, service.names.group)
+        by_group.setdefault(at, []).append(service.name)
+    for (_, group), names in by_group.items():
+        if len(names) > 1:
+            variables = " or ".join(f"{name.upper()}_APPLICATION_ID" for name in names)
+            yield (
+                f"{' and '.join(names)} have the same consumer group {group}, and each service "
+                f"needs its own; set {variables} to another name"
+            )
 
 
 def readers_last(services: Sequence[Service]) -> tuple[Service, ...]:

@@ -65,7 +65,7 @@ def make_plan(
     services: Sequence[Service],
     *,
     existing: Mapping[str, int] | None = None,
-    partitions: int = 4,
+    partitions: int = outer_topics.PARTITIONS,
 ) -> Plan:
     """Return topics and groups of the services together, outer topics first.
 

@@ -22,8 +22,9 @@ FETCH_BATCH_BYTES: Final = 33
 """What comes is answered at once, so each batch costs a part of an answer."""
 
 FETCHES_PER_S: Final = 10
-STANDBY_FETCHES_PER_S: Final = 100
-"""How often an empty answer comes (``fetch.wait.max.ms`` of the two kinds of readers)."""
+"""How often an empty answer comes (``fetch.wait.max.ms`` of consumers, and of readers that follow
+changelogs).
+"""
 
 WORDS_PER_S_MAX: Final = 1_000_000
 
@@ -160,7 +161,7 @@ def _consume_overhead_per_s(services: Sequence[Service], plan: Plan, rehearsed: 
         read = [one for one in plan.topics if service.name in one.readers]
         followed = [one for one in read if one.kind == "changelog"]
         total += FETCHES_PER_S * _answer_bytes([one for one in read if one not in followed])
-        total += STANDBY_FETCHES_PER_S * standbys * _answer_bytes(followed)
+        total += FETCHES_PER_S * standbys * _answer_bytes(followed)
     for wire, sent in rehearsed.sent.items():
         batches = sent.batches * _readings(plan.topic(wire), services)
         total += FETCH_BATCH_BYTES * batches / rehearsed.seconds

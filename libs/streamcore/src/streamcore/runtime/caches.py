@@ -1,13 +1,15 @@
 """Caches: how much memory the tasks of a worker may take between two commits, and for reading."""
 
+from streamcore.runtime.pace import Pace
 from streamcore.runtime.tasks import Tasks
 
 
 class Caches:
     """One limit for all tasks; half of it is for changes, half for reading."""
 
-    def __init__(self, tasks: Tasks, bytes_max: int) -> None:
+    def __init__(self, tasks: Tasks, bytes_max: int, pace: Pace) -> None:
         self._tasks = tasks
+        self._pace = pace
         self._bytes_max = bytes_max
         self.limit_bytes = bytes_max
         """What is allowed now: the setting, or less while memory is short."""
@@ -21,10 +23,16 @@ class Caches:
         )
 
     @property
+    def dirty_bytes(self) -> int:
+        """About how much memory the changes take that wait for a commit."""
+        return sum(task.dirty_bytes for task in self._tasks.running.values())
+
+    @property
     def full(self) -> bool:
-        """Whether the changes that wait for a commit are more than their half."""
-        dirty_bytes = sum(task.dirty_bytes for task in self._tasks.running.values())
-        return dirty_bytes > self.limit_bytes // 2
+        """Whether the changes that wait are more than their half, or than what will go through in
+        time once somebody asks us to stop.
+        """
+        return self.dirty_bytes > min(self.limit_bytes // 2, self._pace.bytes_max)
 
     def limit(self, limit_bytes: int) -> None:
         """Allow so much from now on, what is over it goes at once; harmless to repeat.

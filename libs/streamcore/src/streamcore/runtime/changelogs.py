@@ -102,3 +102,8 @@ def up_to(fetched: Fetched, end: int) -> Fetched:
         None if fetched.headers is None else fetched.headers[:rows],
         end,
     )
+
+
+def bytes_of(fetched: Fetched) -> int:
+    """Return how many bytes keys and values have."""
+    return sum(sum(map(len, filter(None, column))) for column in (fetched.keys, fetched.values))

@@ -4,14 +4,18 @@ Whoever stands still for a day, or starts anew, must still find the records of t
 open. A table's source is its changelog as well, so it must be compacted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from streamcore.topology.graph import Topology
+from streamcore.errors import MissingTopic
+from streamcore.topology.graph import Topology, fitting_counts
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _WEEK_MS: Final = 7 * _DAY_MS
+PARTITIONS: Final = 4
+"""Of a missing topic, where no other topic tells."""
+
 DEAD_LETTERS_KEEP_MS: Final = _WEEK_MS
 """Somebody has to look at them, and may be on leave."""
 
@@ -42,3 +46,23 @@ def outer_settings(keep_ms: int | None) -> Mapping[str, str]:
     if keep_ms is None:
         return {"cleanup.policy": "compact"}
     return {"cleanup.policy": "delete", "retention.ms": str(max(_WEEK_MS, keep_ms))}
+
+
+def fitting(
+    topology: Topology, topics: Iterable[str], counts: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Return partitions for all these topics; ``counts`` are there and stay as they are.
+
+    What is missing is as wide as the widest source that is there.
+
+    :raises TopologyError: if ``counts`` do not fit each other already.
+    """
+    widest = max((counts.get(topic, 0) for topic in topology.source_topics), default=0)
+    default = widest or PARTITIONS
+    return {**dict.fromkeys(topics, default), **fitting_counts(topology, counts, default)}
+
+
+def missing_topic(topology: Topology, topic: str, name: str, partitions: int) -> MissingTopic:
+    """Return a missing topic of others as it should be made, under this bare name."""
+    keep_ms = outer_keep_ms(topology, topic)
+    return MissingTopic(name, partitions, outer_settings(keep_ms), keep_ms)

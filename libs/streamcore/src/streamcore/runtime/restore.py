@@ -8,7 +8,7 @@ calls ``step``; nothing here waits for longer than one poll.
 Stores that stand by are read in the same way, for ever, and only while none is being restored.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +16,8 @@ import structlog
 
 from streamcore.errors import RetriableError
 from streamcore.model import Fetched, TaskId, TopicPartition
-from streamcore.runtime.changelogs import Span, up_to
+from streamcore.runtime.changelogs import Span, bytes_of, up_to
+from streamcore.runtime.lost_rows import Doubt
 from streamcore.runtime.ports import Admin, ChangelogReader
 from streamcore.runtime.settings import WorkerSettings
 from streamcore.task import Task
@@ -90,6 +91,7 @@ class _Reading:
     since_ms: int
     told_ms: int
     until_committed: bool
+    doubt: Doubt | None = None
     rows: int = 0
     read_bytes: int = 0
 
@@ -161,9 +163,10 @@ class Restorer:
         starts: Mapping[TopicPartition, int],
         spans: Mapping[TopicPartition, Span],
         now_ms: int,
+        doubts: Mapping[TopicPartition, Doubt] | None = None,
     ) -> bool:
         """Take the task's changelogs in; True if there is nothing to read at all."""
-        for tp, reading in _readings(task, starts, spans, now_ms):
+        for tp, reading in _readings(task, starts, spans, now_ms, doubts):
             assert tp not in self._followings, f"{tp} is restored while a standby reads it"
             if reading.next_offset >= reading.end:
                 self._restored[tp] = reading
@@ -199,6 +202,7 @@ class Restorer:
         """Read one batch into the stores; return the tasks that are at their ends now.
 
         :raises FetchPositionGoneError: if the log was cut off in front of us; the store must go.
+        :raises MissingRecordsError: if it was, and the store needs what is gone; it must go, too.
         """
         self._now_ms = now_ms
         active = self.busy
@@ -230,13 +234,18 @@ class Restorer:
         """Say that this changelog was cut off; return the task and the store that read it, standing
         by or not: the task must be dropped, the store discarded.
         """
-        reading = self._readings.get(partition) or self._followings[partition]
+        task, spec = self.reader_of(partition)
         _log.warning(
             "the changelog was cut off; the store is rebuilt",
-            task=str(reading.task.id),
-            store=reading.spec.name,
+            task=str(task),
+            store=spec.name,
             changelog=str(partition),
         )
+        return task, spec
+
+    def reader_of(self, partition: TopicPartition) -> tuple[TaskId, StoreSpec]:
+        """Return the task and the store that read this changelog, standing by or not."""
+        reading = self._readings.get(partition) or self._followings[partition]
         return reading.task.id, reading.spec
 
     def close(self) -> None:
@@ -253,9 +262,10 @@ class Restorer:
         starts: Mapping[TopicPartition, int],
         spans: Mapping[TopicPartition, Span],
         now_ms: int,
+        doubts: Mapping[TopicPartition, Doubt] | None = None,
     ) -> None:
         """Read the task's changelogs from now on, whenever nothing is restored."""
-        for tp, reading in _readings(task, starts, spans, now_ms):
+        for tp, reading in _readings(task, starts, spans, now_ms, doubts):
             assert tp not in self._readings, f"{tp} is followed while it is restored"
             self._followings[tp] = reading
             self._stale = True
@@ -317,11 +327,14 @@ class Restorer:
     def _apply(self, fetched: Fetched, reading: _Reading) -> int:
         if reading.until_committed:
             fetched = up_to(fetched, reading.end)
+        if reading.doubt is not None:
+            at_end = fetched.next_offset >= reading.end
+            reading.doubt = reading.doubt.look(fetched, at_end=at_end)
         rows = 0
         if fetched.next_offset > reading.next_offset:  # markers alone move the position, too
             rows = reading.task.restore(reading.spec.name, fetched, reading.topic_id)
             reading.rows += rows
-            reading.read_bytes += _bytes(fetched.keys) + _bytes(fetched.values)
+            reading.read_bytes += bytes_of(fetched)
         reading.next_offset = fetched.next_offset
         return rows
 
@@ -367,6 +380,7 @@ def _readings(
     starts: Mapping[TopicPartition, int],
     spans: Mapping[TopicPartition, Span],
     now_ms: int,
+    doubts: Mapping[TopicPartition, Doubt] | None,
 ) -> Iterator[tuple[TopicPartition, _Reading]]:
     for tp, state in task.changelogs().items():
         yield (
@@ -381,9 +395,6 @@ def _readings(
                 since_ms=now_ms,
                 told_ms=now_ms,
                 until_committed=state.until_committed,
+                doubt=(doubts or {}).get(tp),
             ),
         )
-
-
-def _bytes(column: Sequence[bytes | None]) -> int:
-    return sum(map(len, filter(None, column)))

@@ -15,6 +15,7 @@ import structlog
 
 from streamcore.errors import (
     FetchPositionGoneError,
+    MissingRecordsError,
     Recovery,
     RetriableError,
     StateDirLockedError,
@@ -56,6 +57,7 @@ class Standbys:
         self._wanted: frozenset[TaskId] = frozenset()
         self._built: dict[TaskId, Task] = {}
         self._made_ms: dict[TaskId, int] = {}
+        self._unfit_ms: dict[TaskId, int] = {}  # found to lack rows, and when
         self._consumed_ms = 0
         self._backoff = Backoff()
 
@@ -108,6 +110,12 @@ class Standbys:
             task_id, spec = self._restorer.tell_cut_off(error.partition)
             self._drop(task_id)
             self._engines.discard(task_id, spec)
+        except MissingRecordsError as error:
+            for partition in error.records:
+                task_id, spec = self._restorer.reader_of(partition)
+                self._drop(task_id)
+                self._engines.discard(task_id, spec)
+            self._leave_out(error, now_ms)
         except StreamsError as error:
             self._meet(error, now_ms)
 
@@ -126,18 +134,31 @@ class Standbys:
     # -- inside ------------------------------------------------------------------------------
 
     def _make(self, consumer: Consumer, now_ms: int) -> None:
-        missing = sorted(self._wanted - self._built.keys())
+        for task_id, since_ms in list(self._unfit_ms.items()):
+            if not 0 <= now_ms - since_ms < RENEW_MS:
+                del self._unfit_ms[task_id]
+        missing = sorted(self._wanted - self._built.keys() - self._unfit_ms.keys())
         if not missing:
             return
         inputs = [tp for task_id in missing for tp in self._inputs[task_id]]
         committed = consumer.committed(inputs, self._timeout_ms)
-        prepared, locked = self._builder.prepare(missing, committed, self._timeout_ms, now_ms)
+        prepared, unfit = self._builder.prepare(missing, committed, self._timeout_ms, now_ms)
         for made in prepared:
             task = made.task
             self._built[task.id], self._made_ms[task.id] = task, now_ms
-            self._restorer.follow(task, made.starts, made.spans, now_ms)
-        if locked is not None:
-            raise locked
+            self._restorer.follow(task, made.starts, made.spans, now_ms, made.doubts)
+        if isinstance(unfit, MissingRecordsError):
+            self._leave_out(unfit, now_ms)
+        elif unfit is not None:
+            raise unfit
+
+    def _leave_out(self, error: MissingRecordsError, now_ms: int) -> None:
+        """Leave out for a while what its owner may have whole, and a changelog has not."""
+        for task_id in self._wanted:
+            if not error.records.keys().isdisjoint(self._blueprint.changelogs([task_id])):
+                self._unfit_ms[task_id] = now_ms
+                reason = str(error)
+                _log.warning("no standby from this changelog", task=str(task_id), reason=reason)
 
     def _ask_consumed(self, consumer: Consumer, now_ms: int) -> None:
         if 0 <= now_ms - self._consumed_ms < CONSUMED_MS:

@@ -11,6 +11,7 @@ import structlog
 
 from streamcore.errors import (
     FetchPositionGoneError,
+    MissingRecordsError,
     ProcessingError,
     Recovery,
     RetriableError,
@@ -188,6 +189,12 @@ class Tasks:
             task_id, spec = self._restorer.tell_cut_off(error.partition)
             self.rebuild([task_id])
             self._engines.discard(task_id, spec)
+        except MissingRecordsError as error:
+            for partition in error.records:  # what was read already would look whole next time
+                task_id, spec = self._restorer.reader_of(partition)
+                self.rebuild([task_id])
+                self._engines.discard(task_id, spec)
+            raise
         except StreamsError as error:
             if error.recovery is Recovery.REBUILD_TASKS:
                 # The reader is past the rows that came with it: all that restore begin again.
@@ -203,7 +210,7 @@ class Tasks:
         inputs = [tp for task in missing for tp in self._wanted[task]]
         committed = consumer.committed(inputs, timeout_ms)
         begins = self._beginnings.find(missing, committed, consumer)
-        prepared, locked = self._builder.prepare(missing, committed, timeout_ms, now_ms)
+        prepared, unfit = self._builder.prepare(missing, committed, timeout_ms, now_ms)
         for made in prepared:
             task = made.task
             for (tp, offset), error in self._troubles.rows(task.id).items():
@@ -211,11 +218,11 @@ class Tasks:
             self._built[task.id] = task
             self._begins[task.id] = {tp: begins[tp] for tp in task.inputs}
             starts = _behind_markers(made) if task.id in self._intact else made.starts
-            if self._restorer.add(task, starts, made.spans, now_ms):
+            if self._restorer.add(task, starts, made.spans, now_ms, made.doubts):
                 self._restored.add(task.id)
         self._intact = frozenset()
-        if locked is not None:
-            raise locked
+        if unfit is not None:
+            raise unfit
 
     def _start(self, now_ms: int) -> None:
         for task_id in sorted(self._restored):

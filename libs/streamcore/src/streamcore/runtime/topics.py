@@ -14,6 +14,7 @@ import structlog
 
 from streamcore.errors import (
     GroupRefusedError,
+    MisfitTopicsError,
     MissingGroupError,
     MissingTopic,
     MissingTopicsError,
@@ -21,17 +22,13 @@ from streamcore.errors import (
     TopicCreationRefusedError,
     TopicError,
 )
-from streamcore.runtime import internal_topics
-from streamcore.runtime.outer_topics import outer_keep_ms, outer_settings
+from streamcore.runtime import internal_topics, outer_topics
 from streamcore.runtime.ports import Admin, TopicSpec
 from streamcore.runtime.settings import WorkerSettings
-from streamcore.topology.graph import Partitions, Topology, fitting_counts, partition_counts
+from streamcore.topology.graph import Partitions, Topology, partition_counts
 from streamcore.topology.naming import Names
 
 _log = structlog.get_logger("streamcore.topics")
-
-PARTITIONS: Final = 4
-"""Partitions of a missing topic, where no other topic tells."""
 
 ASK_GROUP_MS: Final = 2_000
 """One question about the group; without an answer all is asked again."""
@@ -136,10 +133,8 @@ class Topics:
         found = self._admin.partitions([spec.name for spec in wanted], self._timeout_ms)
         there = [spec.name for spec in wanted if found.get(spec.name) is not None]
         settings = self._admin.settings(there, self._timeout_ms)
-        problems = [
-            *internal_topics.count_problems(wanted, found, because),
-            *internal_topics.setting_problems(wanted, settings),
-        ]
+        problems = [*internal_topics.setting_problems(wanted, settings)]
+        self._check_counts(wanted, found, because, problems)
         if problems:
             raise TopicError("; ".join(problems))
         for warning in internal_topics.setting_warnings(self._topology, self._names, settings):
@@ -152,9 +147,21 @@ class Topics:
             if absent := [name for name, count in found.items() if count is None]:
                 raise RetriableError(f"created topics are not there yet: {', '.join(absent)}")
             # Somebody else may have been faster, with other numbers.
-            if problems := [*internal_topics.count_problems(missing, found, because)]:
-                raise TopicError("; ".join(problems))
+            self._check_counts(missing, found, because)
         return [name for name in there if name not in settings]
+
+    def _check_counts(
+        self,
+        wanted: Collection[TopicSpec],
+        found: Mapping[str, int | None],
+        because: str,
+        other_problems: Iterable[str] = (),
+    ) -> None:
+        """Raise MisfitTopicsError if topics that are there have other partitions than wanted."""
+        if problems := [*internal_topics.count_problems(wanted, found, because)]:
+            misfits = [spec for spec in wanted if found[spec.name] not in {None, spec.partitions}]
+            message = "; ".join([*problems, *other_problems])
+            raise MisfitTopicsError(message, self._internal(misfits))
 
     # -- what is not -----------------------------------------------------------------------------
 
@@ -163,16 +170,11 @@ class Topics:
 
         Ours are not made yet: their partitions follow from topics that are not there.
         """
-        default = max((counts.get(t, 0) for t in self._topology.source_topics), default=0)
-        fitting = {
-            **dict.fromkeys(self._external.values(), default or PARTITIONS),
-            **fitting_counts(self._topology, counts, default or PARTITIONS),
-        }
+        fitting = outer_topics.fitting(self._topology, self._external.values(), counts)
         outer = [
-            MissingTopic(self._names.bare(name), fitting[bare], outer_settings(keep_ms), keep_ms)
+            outer_topics.missing_topic(self._topology, bare, self._names.bare(name), fitting[bare])
             for name, bare in self._external.items()
             if bare not in counts
-            for keep_ms in [outer_keep_ms(self._topology, bare)]
         ]
         partitions = partition_counts(self._topology, fitting)
         wanted = internal_topics.plan(self._topology, self._names, partitions)

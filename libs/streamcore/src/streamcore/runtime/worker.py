@@ -23,6 +23,7 @@ from streamcore.runtime.lifecycle import Lifecycle, StateListener, WorkerState
 from streamcore.runtime.member import Member
 from streamcore.runtime.membership import Plan
 from streamcore.runtime.outbound import Outbound
+from streamcore.runtime.pace import Pace
 from streamcore.runtime.ports import World
 from streamcore.runtime.recovery import Recoverer
 from streamcore.runtime.report import Report, Told
@@ -32,7 +33,6 @@ from streamcore.runtime.standby import Standbys
 from streamcore.runtime.tasks import Tasks
 from streamcore.runtime.topics import Topics
 from streamcore.runtime.upkeep import Upkeep
-from streamcore.task import Task
 from streamcore.topology.graph import Topology
 from streamcore.topology.naming import Names
 
@@ -43,9 +43,6 @@ WAIT_MS = 50
 
 QUICK_MS = 10
 """One poll while the group's answer, or the end of a changelog, is all that is missing."""
-
-ROW_BY_ROW = 500
-"""Rows of a task in trouble that one turn takes, one at a time."""
 
 
 def create_worker(
@@ -77,16 +74,16 @@ class Worker:
         listeners: Iterable[StateListener] = (),
         restore_listeners: Iterable[RestoreListener] = (),
     ) -> None:
-        settings = blueprint.settings
+        settings = self._settings = blueprint.settings
         self._blueprint = blueprint
-        self._settings = settings
         self._world = world
         self._topics = topics
         self._lifecycle = Lifecycle(listeners)
         self._engines = Engines(world.state_dir)
         self._restorer = Restorer(world.reader(), world.admin, settings, restore_listeners)
         self._tasks = Tasks(blueprint, self._engines, self._restorer, world.admin)
-        self.caches = Caches(self._tasks, settings.cache_max_bytes)
+        self._pace = Pace(settings.process_rows_max)
+        self.caches = Caches(self._tasks, settings.cache_max_bytes, self._pace)
         self._standbys = Standbys(blueprint, self._engines, self._restorer, world.admin)
         self._member = Member(
             blueprint, world, self._standbys, self._commit_and_drop, self._drop_lost
@@ -102,8 +99,7 @@ class Worker:
         self._committer = Committer(self._outbound, world.admin, settings, self._tasks.topic_ids)
         self._plan: Plan | None = None  # decided, and not yet begun
         self._paused: set[TopicPartition] = set()
-        self._busy = False
-        self._last_commit_ms = 0
+        self._busy, self._last_commit_ms = False, 0
         sources = (self._tasks, self._standbys, self._engines, self._restorer)
         told = Told(*sources, self._committer, self._outbound)
         self._report = Report(blueprint, world.admin, told)
@@ -124,12 +120,16 @@ class Worker:
 
     # -- life --------------------------------------------------------------------------------
 
+    def connect(self) -> None:
+        """Do the part of ``start`` that waits for the cluster; another thread may do it before."""
+        self._outbound.open(self._settings.request_timeout_ms)
+
     def start(self, now_ms: int) -> None:
         """Come to the group; the turns do the rest.
 
         :raises RetriableError: if the cluster did not answer; call again.
         """
-        self._outbound.open(self._settings.request_timeout_ms)
+        self.connect()
         self._last_commit_ms = now_ms
         self._upkeep.begin(now_ms)
         self._member.come(now_ms)
@@ -204,7 +204,7 @@ class Worker:
 
     def _take_over(self, now_ms: int) -> None:
         """Make the tasks that are ours in this generation, as far as they are missing."""
-        self._outbound.open(self._settings.request_timeout_ms)
+        self.connect()
         self._plan = self._member.advance(now_ms) or self._plan
         if self._plan is not None:
             self._begin_generation(self._plan)
@@ -266,17 +266,17 @@ class Worker:
     def _feed(self, fetched: Iterable[Fetched]) -> None:
         tasks, positions = self._tasks.by_partition, self._tasks.positions
         for batch in fetched:
-            task = tasks.get(batch.source)
-            if task is not None:
+            if (task := tasks.get(batch.source)) is not None:
                 task.accept(batch)
                 positions[batch.source] = batch.next_offset
 
     def _process(self, now_ms: int) -> int:
         rows = 0
         stopped_at: RecordError | None = None
-        for task in list(self._tasks.running.values()):
+        running = dict(self._tasks.running)
+        for task in self._pace.in_turn(running, lambda: self._outbound.blocked):
             try:
-                rows += self._run(task, now_ms)
+                rows += self._pace.run(task, now_ms, row_by_row=self._tasks.row_by_row(task))
             except ProcessingError as error:
                 self._recovery.suspect(task, error)
                 break
@@ -286,16 +286,6 @@ class Worker:
         self.metrics.add("streamcore_rows_processed_total", rows)
         if stopped_at is not None and self._commit(now_ms):  # what stands in front of it is good
             raise stopped_at
-        return rows
-
-    def _run(self, task: Task, now_ms: int) -> int:
-        if self._tasks.row_by_row(task):
-            rows = 0
-            while rows < ROW_BY_ROW and task.process(now_ms, 1):
-                rows += 1
-        else:
-            rows = task.process(now_ms, self._settings.process_rows_max)
-        task.punctuate(now_ms)
         return rows
 
     # -- commits -----------------------------------------------------------------------------
@@ -315,9 +305,8 @@ class Worker:
 
     def _commit(self, now_ms: int) -> bool:
         self._last_commit_ms = now_ms
-        clock = self._world.clock
-        began_ms, commits = clock.now_ms(), self._committer.commits
-        done = False
+        clock, commits = self._world.clock, self._committer.commits
+        began_ms, done = clock.now_ms(), False
         try:
             done = self._committer.commit(
                 list(self._tasks.running.values()),
@@ -334,6 +323,8 @@ class Worker:
         finally:
             if not done:
                 self.metrics.add("streamcore_commits_failed_total", 1)
+        if done:
+            self._pace.committed(clock.now_ms())
         if self._committer.commits > commits:
             self._recovery.committed()
             self._tasks.relieve(self._committer.durable)
@@ -384,6 +375,7 @@ class Worker:
     def _end_generation(self, *, clean: bool) -> None:
         """Have no tasks any more. ``clean``: all that they did is durable."""
         self._committer.forget()
+        self._pace.forget()
         self._member.membership.leave()
         self._plan = None
         if clean:

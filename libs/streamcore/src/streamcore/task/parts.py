@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamcore.model import Position, TopicPartition
+from streamcore.model import NO_TIME_MS, Position, TopicPartition
 from streamcore.operators.base import Drops, Outbox
 from streamcore.state.build import Store
 from streamcore.task.compile import Pipeline
@@ -13,12 +13,14 @@ from streamcore.topology.nodes import Source, StoreSpec
 @dataclass(frozen=True, slots=True)
 class ChangelogState:
     """A store's changelog partition. ``until_committed``: it is a source topic, and restoring ends
-    where the group has committed, not at the end of the log."""
+    where the group has committed, not at the end of the log. ``watermark_ms`` lets windows expire.
+    """
 
     store: str
     spec: StoreSpec
     position: Position | None
     until_committed: bool = False
+    watermark_ms: int = NO_TIME_MS
 
 
 @dataclass(slots=True)

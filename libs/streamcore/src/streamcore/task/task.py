@@ -87,7 +87,8 @@ class Task:
         found: dict[TopicPartition, ChangelogState] = {}
         for at, name in self._parts.changelogs.items():
             store = self._parts.stores[name]
-            found[at] = ChangelogState(name, store.spec, store.position)
+            watermark_ms = self._pipeline.watermark_of(name)
+            found[at] = ChangelogState(name, store.spec, store.position, watermark_ms=watermark_ms)
         for at, name in self._parts.source_changelogs.items():
             store = self._parts.stores[name]
             found[at] = ChangelogState(name, store.spec, store.position, until_committed=True)

@@ -1,0 +1,52 @@
+"""A worker that is stopped while a quota holds it back: what waits is committed in time."""
+
+import re
+import time
+from random import Random
+
+from tests.integration.harness import (
+    AGGREGATOR,
+    CHANGELOG,
+    COUNTS,
+    REPARTITION,
+    WORDS,
+    Stack,
+    difference,
+    line,
+    recount,
+    wait_until,
+)
+
+from devstack.heroku.sandbox import Sandbox
+
+WORD_COUNT = 40_000
+"""All of them different and long: some 15 MB of changes, and a minute of the quota."""
+SETTINGS = {
+    "STREAMCORE_COMMIT_INTERVAL_MS": "60000",
+    "STREAMCORE_METRICS_LOG_INTERVAL_MS": "1000",
+}
+STOPPED_AT = 8_000
+"""So many have used up what the quota lets pass at once."""
+
+
+def test_a_stop_while_throttled_changes_no_count(heroku: Sandbox, stack: Stack) -> None:
+    for topic in (WORDS, COUNTS, REPARTITION, CHANGELOG):
+        compaction = " --compaction" if topic == CHANGELOG else ""
+        heroku.run(f"kafka:topics:create {topic} --partitions 4 --retention-time 49h{compaction}")
+    heroku.run("kafka:consumer-groups:create aggregator-app")
+    random, now_ms = Random(3), time.time_ns() // 1_000_000
+    words = [line(n % 4, now_ms, random.randbytes(30).hex()) for n in range(WORD_COUNT)]
+    stack.produce(WORDS, words)
+    heroku.throttle(on=True)
+    # A long interval does no harm: little may wait until it is known that more goes through.
+    child = stack.start("aggregator", **SETTINGS)
+    wait_until(lambda: stack.processed("aggregator") >= STOPPED_AT, "rows", alive=[child])
+    stack.stop(child)
+    stop = child.tail(10_000).partition("stopping")[2]
+    held_ms = sum(int(n) for n in re.findall(r"count#streamcore\.throttle_ms=(\d+)", stop))
+    assert held_ms > 1_000, "the quota held back the last commit, and nobody said so"
+    heroku.throttle(on=False)
+    child = stack.start("aggregator")
+    stack.wait_for_lag_0(AGGREGATOR, alive=[child])
+    stack.stop(child)
+    assert difference(recount(words), stack.counts_in_topic()) == {}
