@@ -795,11 +795,11 @@ def as_if_ours(packed: bytes) -> str:
 times = st.integers(NO_TIME_MS, 10_000_000_000_000)
 
 
-@given(times, st.lists(times, max_size=300), st.lists(times, max_size=5))
+@given(times, st.lists(times, max_size=300), st.lists(times, max_size=5), st.integers(0, 2**43))
 def test_metadata_reads_back_as_it_was_written(
-    clock_ms: int, upstream_ms: list[int], watermarks_ms: list[int]
+    clock_ms: int, upstream_ms: list[int], watermarks_ms: list[int], moved_ms: int
 ) -> None:
-    state = TimeState(clock_ms, tuple(upstream_ms), tuple(watermarks_ms))
+    state = TimeState(clock_ms, tuple(upstream_ms), tuple(watermarks_ms), moved_ms)
     assert decode(encode(state)) == state
     assert decode(encode(state) + "\0") == state  # librdkafka adds a NUL
 
@@ -807,7 +807,9 @@ def test_metadata_reads_back_as_it_was_written(
 @given(st.lists(times, min_size=256, max_size=256), st.lists(times, min_size=4, max_size=4))
 def test_metadata_of_256_partitions_fits(upstream_ms: list[int], watermarks_ms: list[int]) -> None:
     check_size("topic", 256, 4)
-    worst = TimeState(10_000_000_000_000, tuple(upstream_ms), tuple(watermarks_ms))
+    worst = TimeState(
+        10_000_000_000_000, tuple(upstream_ms), tuple(watermarks_ms), 10_000_000_000_000
+    )
     assert len(encode(worst)) <= LIMIT_CHARACTERS
 
 

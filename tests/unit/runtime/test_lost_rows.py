@@ -1,5 +1,7 @@
 """Changelogs from which a broker deletes by time: what stops a worker, and what never does."""
 
+from contextlib import suppress
+
 from structlog.testing import capture_logs
 from tests.unit.runtime.simulated import START_MS, Cluster
 from tests.unit.runtime.test_missing_records import (
@@ -11,6 +13,7 @@ from tests.unit.runtime.test_missing_records import (
 )
 from tests.unit.runtime.test_standby import COUNTS, LOG, Second
 
+from streamcore.errors import MissingRecordsError
 from streamcore.model import TopicPartition
 from streamcore.runtime.standby import RENEW_MS
 from streamcore.testing.broker import MemoryStateDir
@@ -126,12 +129,43 @@ def test_a_late_stream_goes_on_while_the_oldest_row_left_is_far_behind_it() -> N
     assert cluster.counts() == dict(cluster.fed)
 
 
-def test_a_stream_that_stood_still_until_its_last_rows_were_deleted_stops() -> None:
+def test_a_live_stream_that_stood_still_until_its_last_rows_were_deleted_goes_on_and_says_so() -> (
+    None
+):
     cluster = Cluster(partitions=1)
     counted(cluster, START_MS)
     cluster.clock.advance(3 * DAY_MS)
     gone = retention_pass(cluster)
-    assert stops(cluster, cluster.worker("b")).records == {LOG: gone}
+    assert gone == cluster.broker.log(LOG).end
+    with capture_logs() as lines:
+        worker = cluster.worker("b")
+        cluster.feed("aab", cluster.clock.now_ms())
+        cluster.settle(worker)
+    assert [line["log_level"] for line in lines if line["event"] == GONE_ON] == ["warning"]
+    assert cluster.counts() == dict(cluster.fed)
+
+
+def test_a_restore_that_ends_before_the_first_row_with_a_value_does_not_end_the_doubt() -> None:
+    for turns in range(1, 9):
+        cluster = Cluster(partitions=1)
+        old_ms = (START_MS - 4 * DAY_MS) // 10_000 * 10_000
+        worker = cluster.worker("a")
+        cluster.feed("aab", old_ms)
+        cluster.settle(worker)
+        log = cluster.broker.log(LOG)
+        closed = next(record.key for record in log.records if record.key is not None)
+        gone = retention_pass(cluster)
+        for _ in range(5):
+            log.append(closed, None, old_ms - 3 * DAY_MS)
+        cluster.feed("bc", old_ms)
+        cluster.settle(worker)
+        assert worker.stop(cluster.clock.now_ms())
+        disk = MemoryStateDir()
+        first = cluster.worker("b", state_dir=disk, restore_rows_max=1)
+        with suppress(MissingRecordsError):
+            cluster.run(first, turns=turns)
+        first.close()
+        assert stops(cluster, cluster.worker("b", state_dir=disk)).records == {LOG: gone}, turns
 
 
 def test_a_store_without_windows_says_what_it_may_lack_and_stops_when_all_is_gone() -> None:

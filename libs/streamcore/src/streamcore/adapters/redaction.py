@@ -9,13 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-_NAMES: Final = r"(?:password|passwd|passphrase|secret)[\w.-]*"
+_NAMES: Final = r"(?:password|passwd|passphrase|secret)[\w.-]{0,64}"
 _REST: Final = r"""[^\s,;:&\\"'(){}\[\]]*"""  # the quotes may have been a part of it
 _PEM: Final = re.compile(r'-----BEGIN [A-Z0-9 ]+-----[^"]*?(?:-----END [A-Z0-9 ]+-----|(?=")|\Z)')
 # A password may hold what should be percent-encoded: so up to the last @, but where another address
 # of a list of the same kind begins.
 _USER: Final = re.compile(
-    r"(?P<scheme>\b(?P<name>[a-zA-Z][a-zA-Z0-9+.-]{0,30})://)(?:(?!,(?P=name)://)\S)+@"
+    r"(?P<scheme>\b(?P<name>[a-zA-Z][a-zA-Z0-9+.-]{0,30})://)(?:(?!,(?P=name)://)\S){1,512}@"
 )
 # PGPASSWORD=x, password: x, 'sasl.password': 'x', {\"ssl.key.password\": \"x\"}. A value in quotes
 # ends with the same ones, and may hold them behind a backslash; one that was cut off has no end.

@@ -89,8 +89,13 @@ def judge(
         return None
     windows, kept_ms = spec.windows, spec.retention_ms or 0
     open_ms = kept_ms if windows is None else windows.size_ms + windows.grace_ms
-    if state.watermark_ms - open_ms >= now_ms - max(DELETED_AFTER_MS, 2 * open_ms):
+    behind_ms = max(DELETED_AFTER_MS, 2 * open_ms)
+    if state.watermark_ms - open_ms >= now_ms - behind_ms:
         _tell_harmless(log, gone)
+        return None
+    if state.watermark_ms - open_ms >= (state.moved_ms or now_ms) - behind_ms:
+        # Live, and then nothing came for long: what comes next is live again and closes them.
+        _meet(log, gone, "nothing has come for longer than it is kept", stops=False)
         return None
     doubt = Doubt(log, gone, state.watermark_ms, open_ms, stops)
     return doubt.look(_nothing(log, span), at_end=True) if is_empty else doubt

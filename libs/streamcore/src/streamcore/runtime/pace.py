@@ -73,7 +73,7 @@ class Pace:
         """A commit begins, or one that was not done in time goes on with more."""
         if self._cut_ms is None:
             self._cut_ms = now_ms
-        self._cut_bytes += dirty_bytes
+        self._cut_bytes = max(self._cut_bytes, dirty_bytes)  # what was cut before is still in it
 
     def committed(self, now_ms: int) -> None:
         """Everything that was cut is durable."""

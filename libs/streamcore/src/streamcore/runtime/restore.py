@@ -328,10 +328,10 @@ class Restorer:
         if reading.until_committed:
             fetched = up_to(fetched, reading.end)
         if reading.doubt is not None:
-            at_end = fetched.next_offset >= reading.end
-            reading.doubt = reading.doubt.look(fetched, at_end=at_end)
+            reading.doubt = reading.doubt.look(fetched, at_end=fetched.next_offset >= reading.end)
         rows = 0
-        if fetched.next_offset > reading.next_offset:  # markers alone move the position, too
+        # In doubt there were tombstones alone so far; a position behind them would end the doubt.
+        if not reading.doubt and fetched.next_offset > reading.next_offset:
             rows = reading.task.restore(reading.spec.name, fetched, reading.topic_id)
             reading.rows += rows
             reading.read_bytes += bytes_of(fetched)

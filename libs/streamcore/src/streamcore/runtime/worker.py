@@ -204,13 +204,14 @@ class Worker:
 
     def _take_over(self, now_ms: int) -> None:
         """Make the tasks that are ours in this generation, as far as they are missing."""
-        self.connect()
         self._plan = self._member.advance(now_ms) or self._plan
         if self._plan is not None:
             self._begin_generation(self._plan)
             self._plan = None
         membership, consumer = self._member.membership, self._member.consumer
         membership.orphans.end(now_ms)
+        # Behind that: it may wait for rows that stand behind a transaction of the dead.
+        self.connect()
         if self._tasks.advance(consumer, now_ms, membership.orphans.tasks):
             self._paused.clear()
         if self._member.is_guest:
@@ -307,6 +308,7 @@ class Worker:
         self._last_commit_ms = now_ms
         clock, commits = self._world.clock, self._committer.commits
         began_ms, done = clock.now_ms(), False
+        self._pace.cut(self.caches.dirty_bytes, began_ms)
         try:
             done = self._committer.commit(
                 list(self._tasks.running.values()),

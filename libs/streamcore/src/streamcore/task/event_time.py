@@ -4,7 +4,7 @@ Inputs that somebody outside writes have a clock of their own; a repartition par
 clocks of the tasks that write it. By Kafka Streams' rule every input has its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from streamcore.model import NO_TIME_MS, TopicPartition
 from streamcore.operators.marker import Marker
@@ -31,6 +31,14 @@ class EventTime:
         self._by_operator_time = config.event_time == "operator"
         self._clocks: dict[TopicPartition, SourceClock] = {}
         self._upstream: dict[TopicPartition, UpstreamClocks] = {}
+        self._reached_ms = NO_TIME_MS
+        self.moved_ms = 0  # by the wall clock: when a watermark last moved; 0: not known
+
+    def remember(self, states: Iterable[TimeState]) -> None:
+        """Take over from the last commit when the watermarks had moved."""
+        for state in states:
+            self._reached_ms = max(self._reached_ms, *state.watermarks_ms, NO_TIME_MS)
+            self.moved_ms = max(self.moved_ms, state.moved_ms)
 
     def start(self, partition: TopicPartition, time: TimeState, now_ms: int) -> None:
         """Begin with the clocks of the last commit; idleness counts from now."""
@@ -76,11 +84,17 @@ class EventTime:
         for clock in self._clocks.values():
             clock.start(now_ms)
 
-    def state(self, partition: TopicPartition, watermarks_ms: tuple[int, ...]) -> TimeState:
-        """Return what an input's commit has to remember."""
+    def state(
+        self, partition: TopicPartition, watermarks_ms: tuple[int, ...], now_ms: int
+    ) -> TimeState:
+        """Return what an input's commit has to remember; the watermarks are there by now."""
+        reached_ms = max(watermarks_ms, default=NO_TIME_MS)
+        if reached_ms > self._reached_ms:
+            self._reached_ms, self.moved_ms = reached_ms, now_ms
         clock, upstream = self._clocks.get(partition), self._upstream.get(partition)
         return TimeState(
             clock.ms if clock is not None else NO_TIME_MS,
             tuple(upstream.marks_ms) if upstream is not None else (),
             watermarks_ms,
+            self.moved_ms,
         )

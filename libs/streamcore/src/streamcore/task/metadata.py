@@ -33,6 +33,7 @@ class TimeState:
     clock_ms: int = NO_TIME_MS
     upstream_ms: tuple[int, ...] = ()
     watermarks_ms: tuple[int, ...] = field(default=())
+    moved_ms: int = 0  # wall clock when the watermarks last moved; 0: not known
 
 
 def encode(state: TimeState) -> str:
@@ -46,6 +47,7 @@ def encode(state: TimeState) -> str:
     numbers += [top_ms - ms for ms in state.upstream_ms]
     numbers.append(len(state.watermarks_ms))
     numbers += [ms + 1 for ms in state.watermarks_ms]
+    numbers.append(state.moved_ms)
     packed = bytearray([_VERSION])
     for number in numbers:
         _put(packed, number)
@@ -72,6 +74,7 @@ def decode(text: str) -> TimeState:
         clock_ms,
         tuple(top_ms - number for number in upstream),
         tuple(watermarks_ms),
+        next(numbers),
     )
 
 
@@ -80,7 +83,7 @@ def check_size(topic: str, upstream_tasks: int, operators: int) -> None:
 
     :raises TopologyError: if it could pass 4,000 characters.
     """
-    worst_bytes = 1 + _INT_BYTES_MAX * (4 + upstream_tasks + operators)
+    worst_bytes = 1 + _INT_BYTES_MAX * (5 + upstream_tasks + operators)
     characters = (worst_bytes + 2) // 3 * 4
     if characters > LIMIT_CHARACTERS:
         raise TopologyError(

@@ -13,7 +13,8 @@ from streamcore.topology.nodes import Source, StoreSpec
 @dataclass(frozen=True, slots=True)
 class ChangelogState:
     """A store's changelog partition. ``until_committed``: it is a source topic, and restoring ends
-    where the group has committed, not at the end of the log. ``watermark_ms`` lets windows expire.
+    where the group has committed, not at the end of the log. ``watermark_ms`` lets windows expire;
+    ``moved_ms`` is when it last moved, by the wall clock, 0 where nobody knows.
     """
 
     store: str
@@ -21,6 +22,7 @@ class ChangelogState:
     position: Position | None
     until_committed: bool = False
     watermark_ms: int = NO_TIME_MS
+    moved_ms: int = 0
 
 
 @dataclass(slots=True)

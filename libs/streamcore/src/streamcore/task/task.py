@@ -87,8 +87,8 @@ class Task:
         found: dict[TopicPartition, ChangelogState] = {}
         for at, name in self._parts.changelogs.items():
             store = self._parts.stores[name]
-            watermark_ms = self._pipeline.watermark_of(name)
-            found[at] = ChangelogState(name, store.spec, store.position, watermark_ms=watermark_ms)
+            mark = self._pipeline.watermark_of(name), self._time.moved_ms
+            found[at] = ChangelogState(name, store.spec, store.position, False, *mark)
         for at, name in self._parts.source_changelogs.items():
             store = self._parts.stores[name]
             found[at] = ChangelogState(name, store.spec, store.position, until_committed=True)
@@ -99,6 +99,7 @@ class Task:
     ) -> None:
         """Take the watermarks of the last commit before the first ``restore``."""
         states = [metadata.decode(c.metadata) for c in committed.values() if c is not None]
+        self._time.remember(states)
         keepers = self._pipeline.keepers
         for keeper, ms in zip(keepers, metadata.latest(states, len(keepers)), strict=True):
             keeper.restore_time(ms)
@@ -308,7 +309,7 @@ class Task:
         watermarks_ms = tuple(keeper.watermark_ms for keeper in self._pipeline.keepers)
         return {
             at: OffsetAndMetadata(
-                self._next[at], metadata.encode(self._time.state(at, watermarks_ms))
+                self._next[at], metadata.encode(self._time.state(at, watermarks_ms, self._now_ms))
             )
             for at in self.inputs
         }
