@@ -15,8 +15,8 @@ from streamcore.topology.naming import Names
 from streamcore.topology.nodes import StoreSpec
 
 _HOUR_MS: Final = 3_600_000
-_DAY_MS: Final = 24 * _HOUR_MS
-REPARTITION_KEEP_MS: Final = _DAY_MS
+DAY_MS: Final = 24 * _HOUR_MS
+REPARTITION_KEEP_MS: Final = DAY_MS
 """How long a plan that deletes by time should keep what is on its way to be counted."""
 
 _COMMON: Final = {
@@ -77,7 +77,12 @@ def changelog_keep_ms(store: StoreSpec) -> int | None:
     that never forgets, which no time is long enough for.
     """
     needed_ms = needed_for_ms(store)
-    return None if needed_ms is None else max(_DAY_MS, -(-2 * needed_ms // _HOUR_MS) * _HOUR_MS)
+    return None if needed_ms is None else twice_ms(needed_ms)
+
+
+def twice_ms(needed_ms: int) -> int:
+    """Return twice that time, in whole hours and a day at least: so long is kept what is needed."""
+    return max(DAY_MS, -(-2 * needed_ms // _HOUR_MS) * _HOUR_MS)
 
 
 def retention_needed(topology: Topology) -> dict[str, str]:

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from streamcore.errors import MissingTopic
+from streamcore.runtime.internal_topics import DAY_MS, twice_ms
 from streamcore.topology.graph import Topology, fitting_counts
 
-_HOUR_MS: Final = 3_600_000
-_DAY_MS: Final = 24 * _HOUR_MS
-_WEEK_MS: Final = 7 * _DAY_MS
+_WEEK_MS: Final = 7 * DAY_MS
 PARTITIONS: Final = 4
 """Of a missing topic, where no other topic tells."""
 
@@ -29,7 +28,7 @@ def source_keep_ms(topology: Topology) -> int:
         if store.windows is not None
     ]
     needed_ms = max((one.size_ms + one.grace_ms for one in windows), default=0)
-    return max(_DAY_MS, -(-2 * needed_ms // _HOUR_MS) * _HOUR_MS)
+    return twice_ms(needed_ms)
 
 
 def outer_keep_ms(topology: Topology, topic: str) -> int | None:
@@ -38,7 +37,7 @@ def outer_keep_ms(topology: Topology, topic: str) -> int | None:
         return None
     if topic in topology.source_topics:
         return source_keep_ms(topology)
-    return _DAY_MS if topic in topology.sink_topics else DEAD_LETTERS_KEEP_MS
+    return DAY_MS if topic in topology.sink_topics else DEAD_LETTERS_KEEP_MS
 
 
 def outer_settings(keep_ms: int | None) -> Mapping[str, str]:
