@@ -298,27 +298,30 @@ class WindowStore:
             )
         self._forget_views()
         starts = [key[-12:-4] for key in keys]
-        local: Iterable[bytes] = map(add, starts, [key[:-12] for key in keys])
-        rows = zip(local, encode_values(values, stamps_ms), strict=True)
+        windows = set(starts)
+        local = map(add, starts, [key[:-12] for key in keys])
+        rows: Iterable[_Local] = zip(local, encode_values(values, stamps_ms), strict=True)
         applied = len(keys)
         closed_ms = watermark_ms - self.retention_ms
-        if closed_ms >= 0 and keys:
-            closed = pack_ms(closed_ms)
-            here = set(map(pack_ms, self._starts)) if None in values else set()
-            kept = [
-                row
-                for row in rows
-                if row[0][:8] > closed or (row[1] is None and row[0][:8] in here)
-            ]
-            applied = len(kept)
-            newest = dict(kept)
-            starts = [key[:8] for key in newest]
-        else:
-            newest = dict(rows)
-        self._engine.write(newest.items(), position)
+        if closed_ms >= 0 and windows and min(windows) <= pack_ms(closed_ms):
+            rows = self._without_closed(rows, pack_ms(closed_ms))
+            applied = len(rows)
+            windows = {key[:8] for key, _ in rows}
+        self._engine.write(dict(rows).items(), position)
         self._order = None
-        self._starts.update(map(unpack_ms, set(starts)))
+        self._starts.update(map(unpack_ms, windows))
         return applied
+
+    def _without_closed(self, rows: Iterable[_Local], closed: bytes) -> list[_Local]:
+        """Drop rows of windows that start at ``closed`` or before, but keep deletions of what is
+        here.
+        """
+        here = set(map(pack_ms, self._starts))
+        return [
+            (key, value)
+            for key, value in rows
+            if key[:8] > closed or (value is None and key[:8] in here)
+        ]
 
     def _forget_views(self) -> None:
         if self._views:
