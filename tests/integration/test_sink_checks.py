@@ -1,5 +1,7 @@
 """What the sink's checks say of a real PostgreSQL, in each state that it can be in."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from sink.connection import MIGRATION, Database
 from sink.migrate import VERSION_TABLE, migrate
 from sink.settings import Settings, database_url
 from streamcore.findings import Finding
+from streamcore.settings import load
 
 if TYPE_CHECKING:
     from devstack.postgres import Database as Server
@@ -108,3 +111,28 @@ def test_what_goes_over_the_net_in_the_open_is_a_warning() -> None:
     assert levels(in_the_open)["database"] == "warning"
     at_home = Facts("16.1", local=True, tls=False, read_only=False, revision="1", newest="1")
     assert levels(at_home)["database"] == "ok"
+
+
+def test_a_wrong_password_sends_to_the_variable_that_holds_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = database_url(home.server.url_of(home.name)).set(
+        drivername="postgresql", password="s3cret"
+    )
+    monkeypatch.setenv("PINK_URL", wrong.render_as_string(hide_password=False))
+    monkeypatch.setenv("DATABASE_ATTACHMENT", "PINK")
+    settings, _ = load(Settings, offline=True)
+    (said,) = checks(settings)
+    assert said.level == "failure"
+    assert said.detail.endswith("correct its address in PINK_URL")
+    monkeypatch.setenv("KAFKA_URL", "kafka://127.0.0.1:1")
+    ended = subprocess.run(
+        [sys.executable, "-m", "sink", "migrate"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2, ended
+    assert ended.stderr.rstrip().endswith("correct its address in PINK_URL")
+    assert "s3cret" not in ended.stderr + ended.stdout

@@ -129,6 +129,8 @@ def test_which_address_is_taken(
         monkeypatch.setenv(name, value)
     settings, _ = load(Settings, offline=True)
     assert settings.url.host == host
+    named = variables.get(settings.url_variable, "").rpartition("@")[2]
+    assert named.startswith(host), "who must correct the address is sent elsewhere"
 
 
 @pytest.mark.parametrize(

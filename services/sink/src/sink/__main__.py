@@ -23,7 +23,9 @@ def run(context: typer.Context, _version: bool = version_option("streamcore-sink
         with tell_errors("sink"):
             settings, config = load(Settings)
             group = Names(config.prefix, config.application_id).group
-            supplier = PostgresSupplier(Database(settings.url), group)
+            supplier = PostgresSupplier(
+                Database(settings.url, variable=settings.url_variable), group
+            )
             raise typer.Exit(StreamsApp(build(settings, supplier), config).run())
 
 
@@ -34,7 +36,7 @@ def migrate(
     """Make or change the tables in DATABASE_URL; two at once are safe."""
     with tell_errors("sink"):
         settings, _ = load(Settings, offline=True)
-        database = Database(settings.url, MIGRATION)
+        database = Database(settings.url, MIGRATION, settings.url_variable)
         revision = bring_up_to_date(database, wait_s, _tell)
         database.close()
         typer.echo(f"sink: the tables are at revision {revision}")

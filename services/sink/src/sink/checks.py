@@ -16,7 +16,9 @@ from streamcore.errors import StreamsError
 from streamcore.findings import Finding
 
 MIGRATE: Final = "python -m sink migrate"
-_LIMITS: Final = Limits(transaction_s=CONNECT_TIMEOUT_S + 3, statement_ms=2_000, lock_ms=1_000)
+_LIMITS: Final = Limits(
+    transaction_s=CONNECT_TIMEOUT_S + 3, statement_ms=2_000, lock_ms=1_000, refused_s=0.0
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def checks(settings: Settings) -> Iterable[Finding]:
     :raises ConfigError: if there is no address of one.
     """
     url = settings.url
-    database = Database(url, _LIMITS)
+    database = Database(url, _LIMITS, settings.url_variable)
     try:
         return [*judge(look(database, url))]
     except StreamsError as error:

@@ -40,7 +40,9 @@ class Limits:
 
 
 WORKER: Final = Limits()
-MIGRATION: Final = Limits(transaction_s=600.0, statement_ms=600_000, lock_ms=30_000, idle_ms=60_000)
+MIGRATION: Final = Limits(
+    transaction_s=600.0, statement_ms=600_000, lock_ms=30_000, idle_ms=60_000, refused_s=5.0
+)
 
 _Result = TypeVar("_Result")
 
@@ -65,7 +67,9 @@ _UNTRUSTED = ("certificate verify failed", "does not match host name", "root cer
 class Database:
     """One connection, made when it is needed and made anew when it was lost."""
 
-    def __init__(self, url: URL, limits: Limits = WORKER) -> None:
+    def __init__(self, url: URL, limits: Limits = WORKER, variable: str = "DATABASE_URL") -> None:
+        """``variable`` is where the address stands, for who must correct it."""
+        self._variable = variable
         self._host = url.host or "this machine"
         self._limits = limits
         self._deadline_s: float | None = None
@@ -173,7 +177,7 @@ class Database:
             self._refused_since_s = self._refused_since_s or now_s
             if now_s - self._refused_since_s >= self._limits.refused_s:
                 problem = f"the database at {self._host} does not let us in: {said}"
-                return ConfigError([f"{problem}; correct its address in DATABASE_URL"])
+                return ConfigError([f"{problem}; correct its address in {self._variable}"])
         return None
 
 

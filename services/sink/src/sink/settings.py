@@ -51,26 +51,36 @@ class Settings(ServiceSettings):
         return url
 
     @property
+    def url_variable(self) -> str:
+        """The variable that holds the database's address.
+
+        :raises ConfigError: if there is none, or it cannot be told which.
+        """
+        own = _source("database_url")
+        given = bool(self.database_url.get_secret_value())
+        variable: str | None = own
+        if self.database_attachment:
+            attached = database_variable(
+                os.environ, self.database_attachment, _source("database_attachment")
+            )  # it has to be there also where an address of ours alone goes before it
+            variable = own if given and own != _PLAIN_URL else attached
+        elif not given:
+            variable = database_variable(shared_environment(Settings))
+        if variable is None:
+            raise ConfigError([f"DATABASE_URL is not set; name the database, as in {EXAMPLE}"])
+        return variable
+
+    @property
     def url(self) -> URL:
         """The database's address, as SQLAlchemy wants it; its text shows no password.
 
         :raises ConfigError: if there is none, or it cannot be told which.
         """
-        text = self.database_url.get_secret_value()
-        if self.database_attachment:
-            variable = database_variable(
-                os.environ, self.database_attachment, _source("database_attachment")
-            )
-            if text and _source("database_url") != _PLAIN_URL:
-                return database_url(text)  # ours alone; the attachment had to be there all the same
-        elif text:
-            return database_url(text)
-        else:
-            variable = database_variable(shared_environment(Settings))
-        if variable is None:
-            raise ConfigError([f"DATABASE_URL is not set; name the database, as in {EXAMPLE}"])
+        variable, text = self.url_variable, self.database_url.get_secret_value()
+        if not text or variable != _source("database_url"):
+            text = os.environ[variable]
         try:
-            return database_url(os.environ[variable])
+            return database_url(text)
         except ValueError as error:
             raise ConfigError([f"{variable}: {error}"]) from None
 

@@ -117,8 +117,8 @@ class KafkaChangelogReader(_Reader):
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets, and no others."""
         # Of a topic that it has never heard of, librdkafka asks for the leaders once a second.
-        for topic in {source.topic for source in positions} - self._known:
-            with suppress(KafkaException):  # then it is done a second later
+        with suppress(KafkaException):  # then it does, for all that are left: who asks is away
+            for topic in {source.topic for source in positions} - self._known:
                 self._client.list_topics(topic, LEADERS_TIMEOUT_S)
                 self._known.add(topic)
         super().assign(positions)
