@@ -63,3 +63,20 @@ def test_a_refused_producer_is_looked_into_as_well() -> None:
     cluster.broker.faults.next("producer.commit_transaction", ProducerFencedError("fenced"))
     cluster.run(worker, turns=150)
     assert cluster.counts() == dict(cluster.fed)
+
+
+def test_an_outage_is_no_time_in_which_a_broker_could_decide() -> None:
+    cluster = Cluster(guarantee="exactly_once_v2")
+    worker, transaction = open_transaction(cluster)
+    abort(cluster, transaction, with_markers=False)
+    cluster.run(worker, turns=60)
+    assert not worker._outbound.is_open, "it does not wait for the markers yet"
+    cluster.broker.away = True
+    cluster.run(worker, turns=2 * PATIENCE_MS // 200)
+    cluster.broker.away = False
+    cluster.run(worker, turns=30)
+    assert not worker._outbound.is_open
+    cluster.broker._unwritten.append(transaction)
+    cluster.broker.write_markers()
+    cluster.run(worker, turns=150)
+    assert cluster.counts() == dict(cluster.fed)

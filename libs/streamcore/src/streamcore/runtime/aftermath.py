@@ -12,7 +12,12 @@ from streamcore.runtime.blueprint import Blueprint
 from streamcore.runtime.ports import Admin
 
 PATIENCE_MS = 60_000
-"""Others' open transactions may stand in front of that place, too; they end sooner."""
+"""Others' open transactions may stand in front of that place, too; they end sooner, once a broker
+is there to end them. So this is time that passed between its answers, and not by the clock."""
+
+LOOK_MS = 5_000
+"""The most that counts between two answers: longer gaps were outages, or we stood still ourselves.
+"""
 
 
 class Aftermath:
@@ -24,7 +29,7 @@ class Aftermath:
         self._timeout_ms = blueprint.settings.request_timeout_ms
         self._pending = False
         self._undecided: dict[TopicPartition, int] | None = None  # where each of them ended
-        self._since_ms = 0
+        self._looked_ms = self._waited_ms = 0
 
     def begin(self) -> None:
         """Look anew: a producer was given up."""
@@ -40,12 +45,14 @@ class Aftermath:
             return True
         if self._undecided is None:
             self._undecided = self._admin.offsets(self._partitions, "latest", self._timeout_ms)
-            self._since_ms = now_ms
+            self._looked_ms, self._waited_ms = now_ms, 0
         stable = self._admin.offsets(self._undecided, "stable", self._timeout_ms)
         self._undecided = {tp: at for tp, at in self._undecided.items() if stable[tp] < at}
         if not self._undecided:
             self._pending = False
             return True
-        if now_ms - self._since_ms > PATIENCE_MS:
+        self._waited_ms += min(max(0, now_ms - self._looked_ms), LOOK_MS)
+        self._looked_ms = now_ms
+        if self._waited_ms > PATIENCE_MS:
             raise TransactionsHangError(sorted(self._undecided))
         return False
