@@ -181,6 +181,14 @@ def test_a_restore_leaves_out_windows_that_are_closed_for_good(engine: Engine) -
     assert store.position == Position(9, "id")
 
 
+def test_a_restore_deletes_what_is_here_also_in_windows_that_are_closed(engine: Engine) -> None:
+    store = open_store(engine)
+    here, elsewhere = (b"k" + pack_ms(start_ms) + bytes(4) for start_ms in (0, 10_000))
+    store.restore([here], [b"1"], [1], Position(1, "id"), NO_TIME_MS)
+    assert store.restore([here, elsewhere], [None] * 2, [2, 2], Position(3, "id"), 20_000) == 1
+    assert list(store.scan(0)) == []
+
+
 def test_a_changelog_of_something_else_is_told(engine: Engine) -> None:
     store = open_store(engine)
     with pytest.raises(TopicError, match="counts-changelog"):

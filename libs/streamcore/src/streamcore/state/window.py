@@ -316,11 +316,11 @@ class WindowStore:
         """Drop rows of windows that start at ``closed`` or before, but keep deletions of what is
         here.
         """
-        here = set(map(pack_ms, self._starts))
+        here = self._starts
         return [
             (key, value)
             for key, value in rows
-            if key[:8] > closed or (value is None and key[:8] in here)
+            if key[:8] > closed or (value is None and unpack_ms(key) in here)
         ]
 
     def _forget_views(self) -> None:
