@@ -23,6 +23,18 @@ while [ $# -gt 0 ]; do
 done
 word=${words# }
 
+# What stands behind the topic or the group is the cluster, which must be said where there are two.
+case $command in
+    kafka:topics:* | kafka:consumer-groups*)
+        word=${word%% *}
+        kafkas=$(grep -c '^heroku-kafka:' "$STUB/addons")
+        cluster=${words##* }
+        case $command$kafkas=$cluster in
+            *[01]=* | *=*_URL) ;;
+            *) refuse "found more than one kafka add-on on $app: kafka-a-1, kafka-b-2" ;;
+        esac ;;
+esac
+
 there() {
     grep -qx -- "$2" "$STUB/$1"
 }

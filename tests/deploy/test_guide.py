@@ -1,8 +1,11 @@
 """docs/HEROKU.md gives the commands of bin/setup, and every other command in it exists."""
 
+import json
+import os
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 from tests.deploy.buildpack import ROOT
@@ -22,7 +25,7 @@ OTHER_COMMANDS = {
     "heroku plugins:install": set(),
     "heroku ps:scale": set(),
     "heroku releases:retry": set(),
-    "heroku run": {"--"},
+    "heroku run": {"--", "--exit-code"},
     "bin/setup": set(),
 }
 
@@ -82,6 +85,12 @@ def test_every_other_command_is_one_that_is_known(planned: dict[str, list[str]])
         assert options <= OTHER_COMMANDS[name], line
 
 
+def test_whoever_asks_the_doctor_gets_its_exit_code() -> None:
+    asked = [line for line in commands(GUIDE) if "heroku run" in line and " doctor" in line]
+    assert asked, "the guide asks the doctor"
+    assert all("--exit-code" in shlex.split(line)[: line.split().index("--")] for line in asked)
+
+
 def test_what_is_scaled_is_in_the_procfile() -> None:
     services = read_procfile(ROOT / "Procfile").services
     scaled = re.findall(r"([a-z]+[_-]worker)=\d", GUIDE)
@@ -95,6 +104,16 @@ def test_what_setup_hints_at_in_the_end_is_in_the_guide() -> None:
     hints = block.replace("$app", "sushi").splitlines()
     assert len(hints) == 3
     assert set(hints) <= set(commands(GUIDE))
+
+
+def test_the_words_a_second_at_which_a_plan_throttles_are_what_the_command_counts() -> None:
+    (told,) = re.findall(r"on basic-0 throttles:\s+about ([0-9,]+) when", GUIDE)
+    counted = subprocess.run(
+        [sys.executable, "-m", "streamcore", "plan", "--plan", "basic-0", "--json"],
+        env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    words_per_s = json.loads(counted)["throttle"]["words_per_s"]
+    assert int(told.replace(",", "")) == pytest.approx(words_per_s, rel=0.05)
 
 
 def test_every_topic_of_the_command_that_it_names_is_spelt_as_the_plan_spells_it(

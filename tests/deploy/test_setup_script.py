@@ -14,6 +14,7 @@ from tests.deploy.buildpack import ROOT
 import aggregator.settings
 import ingest.settings
 import sink.settings
+from streamcore.heroku import kafka_variables
 from streamcore.settings import ServiceSettings, variables
 
 SETTINGS: list[type[ServiceSettings]] = [
@@ -21,6 +22,12 @@ SETTINGS: list[type[ServiceSettings]] = [
     aggregator.settings.Settings,
     sink.settings.Settings,
 ]
+
+# Variables of attachments with other names than KAFKA.
+OF_ADD_ONS = {
+    field: [kafka_variables({f"{name}_URL": "kafka://h:1"})[field] for name in ("MAUVE", "OLD_2")]
+    for field in kafka_variables({})
+}
 
 SCRIPT = ROOT / "bin" / "setup"
 STUB = ROOT / "tests" / "deploy" / "heroku_stub.sh"
@@ -226,12 +233,76 @@ def test_every_setting_that_is_no_secret_reaches_the_plan() -> None:
     assert ours is not None
     assert secret is not None
     for variable in chain.from_iterable(map(variables, SETTINGS)):
-        for name in variable.names:
+        for name in (*variable.names, *OF_ADD_ONS.get(variable.field, ())):
             passed = re.match(ours[1], f"{name}=x") and not re.match(secret[1], f"{name}=x")
-            if variable.secret:
-                assert not passed, f"{name} is a secret"
-            elif not name.endswith("_ATTACHMENT") and not name.startswith("KAFKA_"):
+            if variable.secret or variable.field == "database_attachment":
+                assert not passed, f"{name} is a secret, or of no use without one"
+            else:
                 assert passed, f"{name} is left out"
+
+
+BARE = {"WORDS_TOPIC": "words", "AGGREGATOR_APPLICATION_ID": "aggregator-app"}
+
+
+@pytest.mark.parametrize("attachment", ["KAFKA", "HEROKU_KAFKA_MAUVE"])
+def test_names_that_carry_the_prefix_are_made_without_it(account: Account, attachment: str) -> None:
+    given = [f"{name}=mill-1.{bare}" for name, bare in BARE.items()]
+    account.write(
+        "config",
+        f"{attachment}_URL='kafka+ssl://h1:9096,kafka+ssl://h2:9096'",
+        f"{attachment}_PREFIX=mill-1.",
+        f"{attachment}_CLIENT_CERT='{PEM}'",
+    )
+    done(account, "sushi", "basic-0", *given)
+    assert not [name for name in account.read("topics") if "mill-1." in name]
+    assert "aggregator-app" in account.read("groups")
+    dry = done(account, "sushi", "basic-0", *given, "KAFKA_PREFIX=mill-1.", "--dry-run")
+    created = [line for line in dry.splitlines() if ":create" in line]
+    assert not [line for line in created if "mill-1." in line]
+    assert "KAFKA_PREFIX" not in dry, "nobody but an add-on sets it"
+
+
+PEM = "-----BEGIN CERTIFICATE-----\nA_URL=kafka=\n-----END CERTIFICATE-----"
+TWO = (
+    "KAFKA_URL=kafka+ssl://h1:9096",
+    "KAFKA_PREFIX=mill-1.",
+    "HEROKU_KAFKA_MAUVE_URL='kafka+ssl://h2:9096'",
+    "HEROKU_KAFKA_MAUVE_PREFIX=mauve-2.",
+)
+
+
+@pytest.mark.parametrize(
+    ("set_to", "cluster"),
+    [("", "KAFKA_URL"), ("HEROKU_KAFKA_MAUVE", "HEROKU_KAFKA_MAUVE_URL")],
+)
+def test_of_two_clusters_the_commands_name_the_one_that_the_app_uses(
+    account: Account, set_to: str, cluster: str
+) -> None:
+    account.write("addons", "heroku-kafka:standard-0", "heroku-kafka:basic-0")
+    account.write("config", *TWO, *([f"STREAMCORE_KAFKA_ATTACHMENT={set_to}"] if set_to else []))
+    for _ in range(2):  # what is there is looked at, too
+        done(account, "sushi", "basic-0", "WORDS_TOPIC=mauve-2.words")
+        calls = account.calls("kafka:topics:create", "kafka:consumer-groups:create")
+        assert len(calls) == 8
+        assert {call.split()[3] for call in calls} == {cluster}
+    assert ("words" in account.read("topics")) == (set_to != ""), "each has its own prefix"
+    refused = failed(account, 1, "sushi", "basic-1")
+    assert "has the plan standard-0 basic-0 of heroku-kafka" in refused
+
+
+def test_of_two_clusters_that_nobody_has_chosen_from_none_is_taken(account: Account) -> None:
+    account.write("addons", "heroku-kafka:basic-0", "heroku-kafka:basic-0")
+    account.write("config", *(line.replace("KAFKA_", "PINK_", 1) for line in TWO))
+    ended = account.set_up("sushi", "basic-0")
+    assert ended.returncode != 0
+    assert "set STREAMCORE_KAFKA_ATTACHMENT to one of" in ended.stderr
+    assert account.calls("kafka:topics:create", "push") == []
+
+
+def test_on_a_dry_run_an_attachment_that_is_named_is_there(account: Account) -> None:
+    given = ("STREAMCORE_KAFKA_ATTACHMENT=OLD_2", "OLD_2_PREFIX=mill-1.", "LINES_TOPIC=mill-1.text")
+    printed = done(account, "sushi", "basic-0", *given, "--dry-run")
+    assert "$ heroku kafka:topics:create text OLD_2_URL --partitions 4 " in printed
 
 
 def test_a_config_var_that_is_given_is_set_before_the_topics_are_made(account: Account) -> None:

@@ -78,7 +78,8 @@ def test_on_a_dedicated_plan_a_compacted_topic_is_kept_and_groups_are_nobodys_bu
         ("kafka:consumer-groups:create there", "already exists"),
         ("kafka:consumer-groups:create {prefix}new", "leave .* out"),
         ("kafka:topics --app another", "Couldn't find that app"),
-        ("addons:create heroku-kafka:basic-0", "Kafka already"),
+        ("addons:create heroku-kafka:basic-0 --as KAFKA", "KAFKA is on there already"),
+        ("kafka:topics HEROKU_KAFKA_MAUVE", "Couldn't find that addon"),
         ("addons:create heroku-kafka:basic-9", "no plan"),
         ("addons:create heroku-redis:mini", "Couldn't find that add-on"),
         ("ps:scale worker=1", "No process types"),
@@ -100,6 +101,45 @@ def there(heroku_broker: HerokuBroker, tmp_path_factory: pytest.TempPathFactory)
     app.run("kafka:topics:create there --partitions 1")
     app.run("kafka:consumer-groups:create there")
     return app
+
+
+ON_ONE_CLUSTER = (
+    "kafka:topics:create words",
+    "kafka:topics",
+    "kafka:topics:info words",
+    "kafka:topics:retention-time words 36h",
+    "kafka:topics:compaction words enable",
+    "kafka:topics:destroy words",
+    "kafka:consumer-groups:create readers",
+    "kafka:consumer-groups",
+    "kafka:consumer-groups:destroy readers",
+)
+
+
+def test_of_two_clusters_one_must_be_named_by_any_of_its_names(heroku: Sandbox) -> None:
+    heroku.run("addons:create heroku-kafka:basic-0 --as HEROKU_KAFKA_MAUVE")
+    first, second = heroku.app.kafka
+    confirmed = f" --confirm {heroku.name}"
+    for command in ON_ONE_CLUSTER:
+        with pytest.raises(StackError) as refused:
+            heroku.run(command + confirmed * command.count(":destroy"))
+        assert str(refused.value) == (
+            f"found more than one kafka add-on on {heroku.name}: {first.name}, {second.name}"
+        )
+    called = ("HEROKU_KAFKA_MAUVE", "HEROKU_KAFKA_MAUVE_URL", second.name)
+    for number, command in enumerate(ON_ONE_CLUSTER):
+        named = f"{command} {called[number % 3]}"
+        heroku.run(named + confirmed * command.count(":destroy"))
+        if command.endswith(":create words"):
+            assert heroku.run("kafka:topics KAFKA_URL") == [
+                "No topics found on this Kafka cluster."
+            ]
+    # These two speak of all of them.
+    heroku.run("kafka:wait")
+    assert [row for row in heroku.run("kafka:info") if row.startswith("===")] == [
+        "=== KAFKA_URL",
+        "=== HEROKU_KAFKA_MAUVE_URL",
+    ]
 
 
 def test_the_program_stands_on_the_path_and_says_refusals_on_stderr(heroku: Sandbox) -> None:

@@ -38,14 +38,19 @@ def doctor(*words: str, env: Mapping[str, str]) -> Result:
     return CliRunner().invoke(app, ["doctor", *words], env={**NOTHING_ELSE, **env})
 
 
-def examined(*words: str, env: Mapping[str, str], code: int) -> dict[str, Any]:
-    """Return the findings of the one JSON document, by what they are about."""
+def findings(*words: str, env: Mapping[str, str], code: int) -> list[dict[str, Any]]:
+    """Return the findings of the one JSON document."""
     done = doctor(*words, "--json", env=env)
     assert done.exit_code == code, done.output
     assert done.stderr == ""
     document = json.loads(done.stdout)
     assert document["exit_code"] == code
-    return {finding["what"]: finding for finding in document["findings"]}
+    return list(document["findings"])
+
+
+def examined(*words: str, env: Mapping[str, str], code: int) -> dict[str, Any]:
+    """Return the findings by what they are about."""
+    return {finding["what"]: finding for finding in findings(*words, env=env, code=code)}
 
 
 def test_what_is_missing_is_made_by_the_commands_it_prints(heroku: Sandbox) -> None:
@@ -69,12 +74,30 @@ def test_what_is_missing_is_made_by_the_commands_it_prints(heroku: Sandbox) -> N
     assert heroku.prefix in after["prefix"]["detail"]
 
 
+def test_services_on_two_clusters_get_theirs_by_the_commands_it_prints(heroku: Sandbox) -> None:
+    heroku.run("addons:create heroku-kafka:basic-0 --as HEROKU_KAFKA_MAUVE")
+    env = {**heroku.env, "AGGREGATOR_KAFKA_ATTACHMENT": "HEROKU_KAFKA_MAUVE"}
+    commands = [one["command"] for one in findings(*SERVICES, env=env, code=1) if one["command"]]
+    for command in commands:
+        heroku.run(command)
+    assert "failure" not in {one["level"] for one in findings(*SERVICES, env=env, code=0)}
+    made = {
+        name: {row.split()[0] for row in heroku.run(f"kafka:topics {name}")}
+        for name in ("KAFKA", "HEROKU_KAFKA_MAUVE")
+    }
+    assert made == {
+        "KAFKA": {"textlines", "words"},
+        "HEROKU_KAFKA_MAUVE": {"words", "windowed-counts", *OURS},
+    }
+
+
 def test_for_a_release_phase_missing_topics_are_warnings_where_they_are_waited_for(
     heroku: Sandbox,
 ) -> None:
     env = {**heroku.env, "STREAMCORE_WAIT_FOR_TOPICS": "true"}
     found = examined("aggregator", "--release", env=env, code=0)
     assert found["topic words"]["level"] == "warning"
+    assert found["topic words"]["detail"] == "missing; aggregator waits"
     assert found["group aggregator-app"]["level"] == "warning"
 
 
@@ -131,7 +154,7 @@ def test_a_key_of_another_certificate_is_a_matter_of_settings(heroku: Sandbox) -
     key = Authority().issue("client", "stranger").key
     found = examined("ingest", env={**heroku.env, "KAFKA_CLIENT_CERT_KEY": key}, code=2)
     assert found["settings"]["level"] == "failure"
-    assert "kafka_client_cert" in found["settings"]["detail"]
+    assert "(KAFKA_CLIENT_CERT_KEY)" in found["settings"]["detail"]
 
 
 def test_without_its_prefix_nothing_is_seen(heroku: Sandbox) -> None:

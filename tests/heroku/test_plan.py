@@ -70,6 +70,18 @@ def test_the_script_is_enough_and_may_be_run_again(heroku: Sandbox) -> None:
     assert differing(heroku.env, 0) == {"unknown": {REPARTITION, CHANGELOG}}
 
 
+def test_of_two_clusters_the_script_makes_all_on_the_one_that_is_chosen(heroku: Sandbox) -> None:
+    heroku.run("addons:create heroku-kafka:basic-0 --as HEROKU_KAFKA_MAUVE")
+    env = {**heroku.env, "STREAMCORE_KAFKA_ATTACHMENT": "HEROKU_KAFKA_MAUVE"}
+    script = plan("--script", "--app", heroku.name, env=env)
+    for _ in range(2):
+        done = heroku.shell(script)
+        assert done.returncode == 0, done.stderr
+    assert differing(env, 0) == {"unknown": {REPARTITION, CHANGELOG}}
+    assert set(heroku.run("kafka:consumer-groups HEROKU_KAFKA_MAUVE")) == set(GROUPS)
+    assert heroku.run("kafka:topics KAFKA") == ["No topics found on this Kafka cluster."]
+
+
 def test_a_script_over_a_topic_with_other_partitions_fails(heroku: Sandbox) -> None:
     heroku.run(f"kafka:topics:create {WORDS} --partitions 8 --retention-time 24h")
     done = heroku.shell(plan("--script", "--app", heroku.name, env=heroku.env))

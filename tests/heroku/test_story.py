@@ -114,6 +114,18 @@ def test_what_workers_print_when_nothing_is_there_is_all_that_it_takes(
     assert_one_prefix_each(app)
 
 
+def test_of_two_clusters_a_worker_names_the_one_that_it_uses(app: Sandbox, dynos: Stack) -> None:
+    app.run("addons:create heroku-kafka:basic-0 --as HEROKU_KAFKA_MAUVE")
+    dynos.settings |= {**app.env, "INGEST_KAFKA_ATTACHMENT": "HEROKU_KAFKA_MAUVE"}
+    commands = commands_in(refused(dynos.start("ingest")))
+    done = app.shell("\n".join(commands))
+    assert done.returncode == 0, done.stderr
+    worker = dynos.start("ingest", "2")
+    wait_until(lambda: "task runs" in worker.tail(100), "a task", alive=[worker])
+    worker.stop()
+    assert app.run("kafka:topics KAFKA") == ["No topics found on this Kafka cluster."]
+
+
 def assert_one_prefix_each(app: Sandbox) -> None:
     """Fail unless topics and groups of the app are named as its code names them, and no others."""
     admin = AdminClient(dict(app.administrators))

@@ -1,5 +1,7 @@
 """What the sink's checks say of a real PostgreSQL, in each state that it can be in."""
 
+import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,11 +12,13 @@ import pytest
 from pydantic import SecretStr
 
 from devstack.pytest_plugin import Names
-from sink.checks import MIGRATE, Facts, checks, judge
+from sink.checks import Facts, checks, judge
 from sink.connection import MIGRATION, Database
 from sink.migrate import VERSION_TABLE, migrate
+from sink.remedies import MIGRATE, Remedies
 from sink.settings import Settings, database_url
 from streamcore.findings import Finding
+from streamcore.heroku import App
 from streamcore.settings import load
 
 if TYPE_CHECKING:
@@ -54,7 +58,7 @@ def home(database: "Server", names: Names) -> Iterator[Home]:
 
 
 def levels(facts: Facts) -> dict[str, str]:
-    return {finding.what: finding.level for finding in judge(facts)}
+    return {finding.what: finding.level for finding in judge(facts, Remedies())}
 
 
 def test_a_database_without_tables_wants_the_migration_and_gets_none(home: Home) -> None:
@@ -81,6 +85,7 @@ def test_a_database_that_can_only_be_read_is_a_failure(home: Home) -> None:
     found = home.findings()
     assert found["database"].level == "failure"
     assert "only be read" in found["database"].detail
+    assert found["database"].command is not None
     assert found["tables"].level == "ok"
 
 
@@ -90,10 +95,16 @@ def test_a_user_that_may_not_write_is_a_failure(home: Home) -> None:
     home.order(f"grant select on all tables in schema public to {home.name}_reader")
     url = database_url(home.server.url_of(home.name))
     reader = url.set(drivername="postgresql", username=f"{home.name}_reader", password="sesame")
-    found = home.findings(reader.render_as_string(hide_password=False))
+    address = reader.render_as_string(hide_password=False)
+    found = home.findings(address)
     assert found["database"].level == "failure"
     assert "may not write" in found["database"].detail
     assert "windowed_counts" in found["database"].detail
+    command = found["database"].command
+    assert command is not None
+    (statement,) = shlex.split(command)[2:]
+    home.order(statement)  # by the owner of the tables
+    assert home.findings(address)["database"].level == "ok"
     home.order(f"drop owned by {home.name}_reader")
     home.order(f"drop role {home.name}_reader")
 
@@ -113,6 +124,23 @@ def test_what_goes_over_the_net_in_the_open_is_a_warning() -> None:
     assert levels(at_home)["database"] == "ok"
 
 
+def test_an_option_that_no_server_knows_is_a_wrong_setting_as_well(home: Home) -> None:
+    found = home.findings(f"{home.server.url_of(home.name)}?options=-c%20colour%3Dred")
+    assert found["database"].detail.startswith("the address in SINK_DATABASE_URL cannot be used")
+
+
+@pytest.mark.parametrize("option", ["sslmode=bogus", "colour=red"])
+def test_a_migration_ends_with_the_variable_that_is_wrong(home: Home, option: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "sink", "migrate"],
+        env={"PATH": os.environ["PATH"], "PINK_URL": f"{home.server.url_of(home.name)}?{option}"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 2, ended
+    assert ended.stderr.startswith("sink: the address in PINK_URL cannot be used: invalid ")
+    assert ended.stderr.count("\n") == 1
+
+
 def test_a_wrong_password_sends_to_the_variable_that_holds_it(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,8 +150,9 @@ def test_a_wrong_password_sends_to_the_variable_that_holds_it(
     monkeypatch.setenv("PINK_URL", wrong.render_as_string(hide_password=False))
     monkeypatch.setenv("DATABASE_ATTACHMENT", "PINK")
     settings, _ = load(Settings, offline=True)
-    (said,) = checks(settings)
+    (said,) = checks(settings, App("sushi"))
     assert said.level == "failure"
+    assert said.command == "heroku pg:credentials:rotate PINK_URL --app sushi"
     assert said.detail.endswith("correct its address in PINK_URL")
     monkeypatch.setenv("KAFKA_URL", "kafka://127.0.0.1:1")
     ended = subprocess.run(

@@ -471,9 +471,12 @@ REFUSALS: tuple[tuple[dict[str, Any], dict[str, str], str], ...] = (
     ({"host": "nowhere.invalid"}, {}, "nowhere.invalid"),
     ({}, {"sslmode": "require"}, "has none"),
     ({}, {"sslmode": "verify-full", "sslrootcert": "/nowhere"}, "has none"),
-    ({}, {"sslmode": "nonsense"}, "nonsense"),
     ({}, {"connect_timeout": "x"}, "x"),
-    ({}, {"nonsense": "x"}, "nonsense"),
+    ({}, {"sslmode": "nonsense"}, 'DATABASE_URL cannot be used: invalid sslmode value: "nonsense"'),
+    ({}, {"nonsense": "x"}, 'DATABASE_URL cannot be used: invalid connection option "nonsense"'),
+    ({}, {"keepalives": "x"}, 'invalid integer value "x"'),
+    ({"port": 99_999}, {}, 'DATABASE_URL cannot be used: invalid port number: "99999"'),
+    ({"host": "a..b"}, {}, "DATABASE_URL cannot be used: 'a..b' cannot be the name of a host"),
 )
 
 

@@ -110,6 +110,17 @@ def test_topics_with_other_partitions_are_made_anew() -> None:
     assert "--delete --topic app-counts-changelog && kafka-topics.sh" in plain
 
 
+def test_of_two_clusters_the_one_is_named_on_which_it_is_missing() -> None:
+    environ = {"KAFKA_URL": "kafka://a:9092", "PINK_URL": "kafka://b:9092", "PINK_PREFIX": "p-1."}
+    for url, prefix, cluster in (("a", "k-1.", "KAFKA_URL"), ("b", "p-1.", "PINK_URL")):
+        lines = told(MISSING, environ, f"kafka://{url}:9092", prefix=prefix)
+        assert len(lines) == 3
+        assert {line.split()[3] for line in lines} == {cluster}
+    misfits = MisfitTopicsError("8 partitions", MISSING.topics[:1])
+    (anew,) = told(misfits, environ, "kafka://b:9092", prefix="p-1.")
+    assert anew.count(" words PINK_URL ") == 2
+
+
 def test_what_is_kept_for_ever_gets_the_longest_time_of_a_shared_plan() -> None:
     missing = MissingTopicsError([MissingTopic("app-total-changelog", 4, COMPACT)])
     (line,) = told(missing, prefix="columbia-1.")

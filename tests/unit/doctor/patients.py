@@ -116,9 +116,14 @@ def without_topic(facts: ClusterFacts, name: str) -> ClusterFacts:
 
 
 def case(
-    facts: ClusterFacts, one: Service | None = None, *, release: bool = False, plan: str = ""
+    facts: ClusterFacts,
+    one: Service | None = None,
+    *,
+    release: bool = False,
+    plan: str = "",
+    environ: Mapping[str, str] | None = None,
 ) -> Case:
     """Return the case of one service."""
     one = one or service()
-    target = target_for(one.config, {}, plan=plan or None)
+    target = target_for(one.config, environ or {}, plan=plan or None)
     return Case((one,), facts, target, release, plan_known=bool(plan))

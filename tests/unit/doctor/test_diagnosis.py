@@ -108,6 +108,35 @@ def test_why_a_broker_does_not_answer_is_told(
     assert only(plain, "broker one:9092").command is None  # nobody there has Heroku's commands
 
 
+def test_of_two_clusters_every_command_names_its_own() -> None:
+    environ = {"KAFKA_URL": "kafka+ssl://three:9096", "PINK_URL": service().config.kafka_url}
+    reaches: tuple[Reach, ...] = ("nobody", "silent", "refuses us")
+    away = ClusterFacts(tuple(BrokerFacts(f"{reach}:9096", reach) for reach in reaches))
+    sick = replace(
+        without_topic(healthy(), PREFIX + "words"),
+        groups={f"{PREFIX}counter-app": Answer(False, "refused")},
+    )
+    for changed in (
+        topic(PREFIX + CHANGELOG, settings={"cleanup.policy": "delete", "retention.ms": "1"}),
+        topic(PREFIX + REPARTITION, 3),
+    ):
+        sick = with_topic(sick, changed)
+    commands = [
+        finding.command
+        for facts in (away, sick, healthy())
+        for finding in diagnose(case(facts, environ=environ))
+        if finding.command is not None
+    ]
+    lines = [line for command in commands for line in command.split(" && ")]
+    kinds = {line.split()[1] for line in lines}
+    assert kinds == {
+        "kafka:info", "kafka:credentials", "kafka:topics:create", "kafka:topics:destroy",
+        "kafka:topics:info", "kafka:topics:compaction", "kafka:topics:retention-time",
+        "kafka:consumer-groups:create",
+    }  # fmt: skip
+    assert all(" PINK_URL" in line for line in lines)
+
+
 # --- prefix ---------------------------------------------------------------------------------------
 
 
@@ -239,6 +268,21 @@ def test_in_a_release_phase_what_is_waited_for_may_be_missing(
     one = case(facts, service(wait_for_topics=waits), release=release)
     assert only(one, "topic words").level == level
     assert only(one, "group counter-app").level == level
+    # What happens is what the setting says, whoever asks.
+    does = "waits" if waits else "does not start"
+    assert only(one, "topic words").detail == f"missing; counter {does}"
+
+
+def test_of_the_users_of_a_missing_topic_some_may_wait() -> None:
+    names = ("counter", "waiter", "other")
+    users = [
+        replace(service(application_id=f"{name}-app", wait_for_topics=name == "waiter"), name=name)
+        for name in names
+    ]
+    one = replace(case(without_topic(healthy(), PREFIX + "words"), release=True), services=users)
+    finding = only(one, "topic words")
+    assert finding.level == "failure"
+    assert finding.detail == "missing; counter, other do not start, waiter waits"
 
 
 def test_a_topic_that_the_broker_does_not_speak_of() -> None:
@@ -342,6 +386,14 @@ DAY = {"cleanup.policy": "delete", "retention.ms": str(24 * HOUR_MS)}
         ),
         (REPARTITION, DAY, "ok", "4 partitions", None),
         (REPARTITION, KEEPS, "failure", "must have 'delete'", "disable"),
+        (REPARTITION, {**DAY, "retention.ms": "-1"}, "ok", "4 partitions", None),
+        (
+            REPARTITION,  # what is lost there was never counted
+            {**DAY, "retention.ms": "90000"},
+            "failure",
+            "deletes after 90 s, and 24 h are needed; what is not counted by then is lost",
+            f"heroku kafka:topics:retention-time {REPARTITION} 24h",
+        ),
         ("words", {**DAY, "retention.ms": str(72 * HOUR_MS)}, "ok", "4 partitions", None),
         ("words", DAY, "warning", "deletes after 24 h, and 52 h are needed", "52h"),
         ("words", {**DAY, "retention.ms": "90000"}, "warning", "deletes after 90 s", "52h"),
@@ -358,6 +410,16 @@ def test_what_the_broker_would_forget(
     assert words in finding.detail
     assert (command is None) == (finding.command is None)
     assert command is None or command in (finding.command or "")
+
+
+def test_what_is_on_its_way_to_be_counted_is_never_deleted_by_time_on_a_kafka_of_ones_own() -> None:
+    plain = service(tls=False, prefix="")
+    hour = with_topic(
+        healthy(""), topic(REPARTITION, settings={**DAY, "retention.ms": str(HOUR_MS)})
+    )
+    finding = only(case(hour, plain), f"topic {REPARTITION}")
+    assert (finding.level, finding.detail[:18]) == ("failure", "deletes after 1 h,")
+    assert (finding.command or "").endswith(f"{REPARTITION} --add-config retention.ms=-1")
 
 
 def test_a_store_without_windows_forgets_where_compacted_topics_are_deleted_too() -> None:

@@ -5,9 +5,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from streamcore import application
 from streamcore.cluster import Answer, BrokerFacts, ClusterFacts
 from streamcore.config import StreamsConfig
 from streamcore.doctor.examination import Asked, Examination, examine
+from streamcore.doctor.report import exit_code
 
 NOBODY = "postgres://user:sesame@127.0.0.1:1/counts"
 
@@ -134,6 +136,33 @@ def test_what_was_asked_wrongly_is_a_matter_of_settings(asked: Asked, words: str
     found = examine(asked, Cluster(), {})
     assert found.settings_are_wrong
     assert any(detail.startswith(words) for detail in settings_of(found))
+
+
+@pytest.mark.parametrize("release", [True, False])
+def test_no_application_is_a_matter_of_settings_and_never_well(
+    monkeypatch: pytest.MonkeyPatch, release: bool
+) -> None:
+    monkeypatch.setattr(application, "entry_points", lambda **_: ())
+    cluster = Cluster()
+    found = examine(Asked(release=release), cluster, {})
+    assert settings_of(found) == ["no application is installed"]
+    assert exit_code(found.findings, settings_are_wrong=found.settings_are_wrong) == 2
+    assert not cluster.asked
+
+
+def test_services_on_two_clusters_have_commands_for_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PINK_URL", "kafka://two:9092")
+    monkeypatch.setenv("PINK_PREFIX", "pink-2.")
+    monkeypatch.setenv("KAFKA_PREFIX", "mill-1.")
+    monkeypatch.setenv("SINK_KAFKA_ATTACHMENT", "PINK")
+    environ = dict(os.environ)
+    for names, cluster in ((("ingest", "aggregator"), "KAFKA_URL"), (("sink",), "PINK_URL")):
+        found = examine(Asked(services=names), Cluster(), environ)
+        commands = [one.command for one in found.findings if one.what.startswith("topic ")]
+        assert commands
+        assert all(command and command.split()[3] == cluster for command in commands)
 
 
 def test_only_the_services_that_are_named_are_looked_at() -> None:

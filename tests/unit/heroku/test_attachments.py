@@ -3,7 +3,13 @@
 import pytest
 
 from streamcore.errors import ConfigError
-from streamcore.heroku import database_variable, is_pooled, kafka_variables
+from streamcore.heroku import (
+    attachment_of,
+    cluster_argument,
+    database_variable,
+    is_pooled,
+    kafka_variables,
+)
 
 SECRET = "hunter2"
 KAFKA = f"kafka+ssl://h1:9096,kafka+ssl://{SECRET}:9096"
@@ -73,6 +79,44 @@ def test_a_named_attachment_that_is_not_there_is_told_with_those_that_are() -> N
 
 def test_an_address_in_place_of_an_attachment_is_not_repeated() -> None:
     assert "must be the name of an attachment" in problem({}, f"kafka://u:{SECRET}@h:1")
+
+
+OTHER = "kafka+ssl://o1:9096"
+BOTH = {"KAFKA_URL": KAFKA, "KAFKA_PREFIX": "a-1.", "PINK_URL": OTHER, "PINK_PREFIX": "b-2."}
+# Two add-ons on one shared cluster.
+ALIKE = {**BOTH, "PINK_URL": KAFKA}
+
+
+@pytest.mark.parametrize(
+    ("environ", "url", "prefix", "word"),
+    [
+        ({}, KAFKA, "", None),
+        ({"KAFKA_URL": KAFKA, "KAFKA_PREFIX": "a-1."}, KAFKA, "a-1.", None),
+        ({"HEROKU_KAFKA_PINK_URL": KAFKA, "DATABASE_URL": POSTGRES}, KAFKA, "", None),
+        (BOTH, KAFKA, "a-1.", "KAFKA_URL"),
+        (BOTH, f" {OTHER}", "b-2.", "PINK_URL"),
+        (BOTH, OTHER, "by-hand-3.", "PINK_URL"),
+        (ALIKE, KAFKA, "a-1.", "KAFKA_URL"),
+        (ALIKE, KAFKA, "b-2.", "PINK_URL"),
+        # A cluster of nobody's add-on, and a copy of an address.
+        (BOTH, "kafka://elsewhere:9092", "", None),
+        ({"HEROKU_KAFKA_PINK_URL": OTHER, "ACME_KAFKA_URL": OTHER}, OTHER, "",
+         "HEROKU_KAFKA_PINK_URL"),
+        # Whoever names one has others, though they are not told here.
+        ({"PINK_URL": OTHER, "STREAMCORE_KAFKA_ATTACHMENT": "PINK"}, OTHER, "", "PINK_URL"),
+        ({"PINK_URL": OTHER, "MILL_KAFKA_ATTACHMENT": "PINK_URL"}, OTHER, "", "PINK_URL"),
+        ({"PINK_URL": OTHER, "STREAMCORE_KAFKA_ATTACHMENT": ""}, OTHER, "", None),
+    ],
+)  # fmt: skip
+def test_a_cluster_is_named_where_there_are_several(
+    environ: dict[str, str], url: str, prefix: str, word: str | None
+) -> None:
+    assert cluster_argument(environ, url, prefix) == word
+
+
+def test_an_attachment_is_known_by_its_address() -> None:
+    assert attachment_of({"PINK_URL": OTHER}, OTHER) == "PINK"
+    assert attachment_of({"PINK_URL": OTHER}, KAFKA) is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,14 @@
 
 import pytest
 
-from streamcore.heroku import Topic, duration, group_command, topic_command
+from streamcore.heroku import (
+    Topic,
+    duration,
+    group_command,
+    kafka_command,
+    recreate_command,
+    topic_command,
+)
 
 HOUR_MS = 3_600_000
 
@@ -37,6 +44,23 @@ def test_a_group_is_created_by_its_name() -> None:
     line = "heroku kafka:consumer-groups:create aggregator-app"
     assert group_command("aggregator-app") == line
     assert group_command("aggregator-app", app="sushi") == f"{line} --app sushi"
+
+
+def test_one_of_several_clusters_stands_behind_what_it_is_told() -> None:
+    where = {"app": "sushi", "cluster": "PINK_URL"}
+    words = Topic("words", 8, retention_ms=36 * HOUR_MS)
+    create = "heroku kafka:topics:create words PINK_URL --partitions 8 --retention-time 36h"
+    assert topic_command(words, **where) == f"{create} --app sushi"
+    assert recreate_command(words, **where) == (
+        "heroku kafka:topics:destroy words PINK_URL --app sushi --confirm sushi && "
+        f"{create} --app sushi"
+    )
+    assert group_command("readers", **where) == (
+        "heroku kafka:consumer-groups:create readers PINK_URL --app sushi"
+    )
+    assert kafka_command("topics:retention-time", "words", "36h", **where) == (
+        "heroku kafka:topics:retention-time words 36h PINK_URL --app sushi"
+    )
 
 
 @pytest.mark.parametrize("name", ["app-words", "mill-1.app-words"])

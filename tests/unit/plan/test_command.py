@@ -12,6 +12,7 @@ import pytest
 from rich.cells import cell_len
 from typer.testing import CliRunner, Result
 
+from streamcore import application
 from streamcore.cli import app
 from streamcore.cluster import BrokerFacts, ClusterFacts
 from streamcore.plan import command
@@ -168,7 +169,9 @@ def test_of_two_attachments_one_must_be_named_without_a_broker_too(
     refused = plan("--script", code=2)
     assert "set STREAMCORE_KAFKA_ATTACHMENT to one of" in refused.stderr
     monkeypatch.setenv("STREAMCORE_KAFKA_ATTACHMENT", "HEROKU_KAFKA_PINK")
-    assert "heroku kafka:consumer-groups:create" in plan("--script").stdout
+    created = re.findall(r"heroku kafka:\S+:create .*", plan("--script").stdout)
+    assert len(created) == 8
+    assert all(" HEROKU_KAFKA_PINK_URL " in line for line in created)
 
 
 def test_a_script_of_what_is_missing_is_not_made_where_nobody_knows_it(
@@ -184,6 +187,12 @@ def test_a_script_of_what_is_missing_is_not_made_where_nobody_knows_it(
     refused = plan("--diff", "--script", code=1)
     assert refused.stdout == ""
     assert "refuses to speak of textlines, words, " in refused.stderr
+
+
+def test_without_any_application_there_is_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "entry_points", lambda **_: ())
+    refused = plan("--script", code=2)
+    assert refused.stderr == "streamcore plan: no application is installed\n"
 
 
 @pytest.mark.parametrize(

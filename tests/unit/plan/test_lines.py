@@ -1,5 +1,6 @@
 """The command lines of a plan, and the scripts made of them, run with stand-ins of the programs."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -106,6 +107,22 @@ def test_what_is_asked_for_wins() -> None:
     assert (target.plan.name, target.app) == ("basic-2", "sushi")
     plain = StreamsConfig(application_id="a", bootstrap_servers="one:9092")
     assert target_for(plain, {}, form="heroku").plan.name == "basic-0"
+
+
+def test_of_two_clusters_every_line_of_a_plan_and_its_script_names_one() -> None:
+    environ = {"KAFKA_URL": "kafka://a:9092", "PINK_URL": "kafka://b:9092"}
+    config = StreamsConfig(application_id="a", kafka_url="kafka://b:9092", prefix="mill-1.")
+    target = target_for(config, environ, app="sushi")
+    told = all_lines(target)
+    assert told
+    text = script(PLAN.topics, PLAN.groups, target)
+    calls = [call for line in text.splitlines() for call in re.findall(r"heroku kafka:[^|]*", line)]
+    assert len(calls) == 2 * len(told), "each is created, or looked at"
+    for line in (*told, *calls):
+        assert " PINK_URL " in line
+    assert all_lines(target_for(config, {"PINK_URL": "kafka://b:9092"}, app="sushi")) == [
+        line.replace(" PINK_URL", "") for line in told
+    ]
 
 
 HEROKU = """#!/bin/sh

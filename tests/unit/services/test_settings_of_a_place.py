@@ -10,7 +10,7 @@ import pytest
 
 from streamcore.config import StreamsConfig
 from streamcore.errors import ConfigError
-from streamcore.settings import ServiceSettings, load
+from streamcore.settings import ServiceSettings, connection_variables, load
 
 URL = "kafka+ssl://h1:9096,kafka+ssl://h2:9096"
 CERT = "-----BEGIN CERTIFICATE-----\nYWJj\n-----END CERTIFICATE-----\n"
@@ -98,6 +98,32 @@ def test_a_prefixed_variable_wins_over_the_attachment(environment: pytest.Monkey
     assert load(Settings)[1].prefix == "other-1."
     environment.setenv("MILL_KAFKA_URL", "kafka://h3:9092")
     assert load(Settings)[1].brokers.servers == "h3:9092"
+
+
+@pytest.mark.parametrize("name", ["STREAMCORE_KAFKA", "MILL_KAFKA"])
+def test_an_attachment_that_is_called_like_a_setting_gives_its_prefix_too(
+    environment: pytest.MonkeyPatch, name: str
+) -> None:
+    attach(environment, name, PREFIX="mill-1.")
+    attach(environment, "KAFKA", PREFIX="old-1.", URL="kafka+ssl://h3:9096")
+    config = load(Settings)[1]
+    assert (config.brokers.servers, config.prefix) == ("h1:9096,h2:9096", "mill-1.")
+    assert connection_variables(Settings)["prefix"] == f"{name}_PREFIX"
+    environment.setenv("STREAMCORE_KAFKA_ATTACHMENT", "KAFKA")  # its address is not taken either
+    assert load(Settings)[1].prefix == "mill-1."
+    environment.setenv("STREAMCORE_PREFIX", "other-1.")  # by hand: that is meant
+    assert load(Settings)[1].prefix == "other-1."
+
+
+def test_the_prefix_of_an_attachment_counts_with_its_address_only(
+    environment: pytest.MonkeyPatch,
+) -> None:
+    attach(environment, "MILL_KAFKA")  # a cluster of its own has no prefix
+    attach(environment, "STREAMCORE_KAFKA", PREFIX="mill-1.")
+    assert load(Settings)[1].prefix == ""
+    environment.delenv("STREAMCORE_KAFKA_URL")
+    told = "STREAMCORE_KAFKA_PREFIX is not a setting; did you mean STREAMCORE_PREFIX?"
+    assert problem() == told
 
 
 def test_several_attachments_are_listed_without_their_values(

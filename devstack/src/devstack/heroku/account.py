@@ -30,12 +30,17 @@ _PROGRAM = "heroku"
 
 @dataclass(slots=True)
 class KafkaAddOn:
-    """The add-on of an app; `attachment` begins the names of its variables."""
+    """An add-on of an app; `attachment` begins the names of its variables."""
 
+    name: str
     plan_name: str
     prefix: str
     user: str
     attachment: str = "KAFKA"
+
+    def is_called(self, word: str) -> bool:
+        """Return whether a command's word for a cluster is this one's."""
+        return word in {self.name, self.attachment, f"{self.attachment}_URL"}
 
     @property
     def plan(self) -> Plan:
@@ -67,7 +72,7 @@ class App:
     name: str
     config: dict[str, str] = field(default_factory=dict)
     formation: dict[str, int] = field(default_factory=dict)
-    kafka: KafkaAddOn | None = None
+    kafka: list[KafkaAddOn] = field(default_factory=list)
     add_ons: list[str] = field(default_factory=list)
     reserved: list[str] = field(default_factory=list)
 
@@ -82,11 +87,25 @@ class App:
             raise StackError(f"Cannot overwrite attachment values {name}")
         self.config[name] = value
 
-    def cluster(self) -> KafkaAddOn:
-        """Return the Kafka add-on; raise StackError where there is none."""
-        if self.kafka is None:
+    def clusters(self, word: str | None = None) -> list[KafkaAddOn]:
+        """Return the Kafka add-ons, or the one that is called so; raise StackError for none."""
+        if not self.kafka:
             raise StackError(f"{self.name} has no Kafka: heroku addons:create heroku-kafka:basic-0")
-        return self.kafka
+        found = [one for one in self.kafka if not word or one.is_called(word)]
+        if not found:
+            raise StackError("Couldn't find that addon.")
+        return found
+
+    def cluster(self, word: str | None = None) -> KafkaAddOn:
+        """Return the Kafka add-on that is meant; raise StackError where that is none, or several.
+
+        Of several the program wants to be told which, by one of its names.
+        """
+        found = self.clusters(word)
+        if len(found) > 1:
+            names = ", ".join(one.name for one in found)
+            raise StackError(f"found more than one kafka add-on on {self.name}: {names}")
+        return found[0]
 
 
 class Account:
@@ -164,23 +183,26 @@ class Account:
         """Give the app its certificate, the rights on its topics, and its variables."""
         from devstack.heroku.certificates import Authority, Identity  # noqa: PLC0415
 
-        if app.kafka is not None:
-            raise StackError(f"{app.name} has a Kafka already")
+        if any(one.attachment == attachment for one in app.kafka):
+            raise StackError(f"{attachment} is on {app.name} already")
         authority = Authority.from_identity(Identity(**self._authority))
         number = f"{secrets.randbelow(90_000) + 10_000}"
         if prefix is None:
             prefix = f"columbia-{number}."
         user = f"{app.name}-{number}"
-        app.kafka = KafkaAddOn(plan.name, prefix if plan.shared else "", user, attachment)
+        add_on = KafkaAddOn(
+            f"kafka-local-{number}", plan.name, prefix if plan.shared else "", user, attachment
+        )
+        app.kafka.append(add_on)
         identity = authority.issue("client.invalid", user)
         values = (self.kafka_url, authority.certificate, identity.certificate, identity.key)
         for suffix, value in zip(KAFKA_SUFFIXES, values, strict=False):
             app.give(f"{attachment}_{suffix}", value)
-        if app.kafka.prefix:
-            app.give(f"{attachment}_PREFIX", app.kafka.prefix)
+        if add_on.prefix:
+            app.give(f"{attachment}_PREFIX", add_on.prefix)
         app.add_ons.append(f"heroku-kafka:{plan.name}")
         admin = rights.admin_client(self.admin_bootstrap)
-        rights.grant_topics(admin, app.kafka.principal, app.kafka.prefix)
+        rights.grant_topics(admin, add_on.principal, add_on.prefix)
         self.throttle(app, on=self.throttled)
 
     def release(self, app: App, processes: Sequence[str]) -> None:
@@ -188,11 +210,11 @@ class Account:
         app.formation = {name: app.formation.get(name, 0) for name in processes}
 
     def throttle(self, app: App, *, on: bool) -> None:
-        """Put the quotas of the app's plan into force, or take all quotas away."""
-        cluster = app.cluster()
-        plan = cluster.plan
-        rates = (plan.produce_bytes_per_s, plan.consume_bytes_per_s) if on else (None, None)
-        set_quotas(self.admin_bootstrap, cluster.user, *rates)
+        """Put the quotas of the app's plans into force, or take all quotas away."""
+        for cluster in app.clusters():
+            plan = cluster.plan
+            rates = (plan.produce_bytes_per_s, plan.consume_bytes_per_s) if on else (None, None)
+            set_quotas(self.admin_bootstrap, cluster.user, *rates)
 
     def add_postgres(self, app: App, plan: str, attachment: str = "DATABASE") -> None:
         """Tell the app the database."""
@@ -241,4 +263,4 @@ def shell_assignments(values: dict[str, str]) -> str:
 
 def _app(values: dict[str, Any]) -> App:
     kafka = values.pop("kafka")
-    return App(**values, kafka=KafkaAddOn(**kafka) if kafka else None)
+    return App(**values, kafka=[KafkaAddOn(**add_on) for add_on in kafka])

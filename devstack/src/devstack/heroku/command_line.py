@@ -135,7 +135,7 @@ def _app(account: Account, options: Options) -> App:
 
 
 def _cluster(account: Account, options: Options) -> Cluster:
-    return Cluster(_app(account, options).cluster(), account.admin_bootstrap)
+    return Cluster(_app(account, options).cluster(options.cluster), account.admin_bootstrap)
 
 
 def _topics_create(account: Account, options: Options) -> list[str]:
@@ -197,22 +197,24 @@ def _require_confirmed(options: Options) -> None:
 
 
 def _kafka_info(account: Account, options: Options) -> list[str]:
-    app = _app(account, options)
-    topics = Cluster(app.cluster(), account.admin_bootstrap).topics()
-    plan = app.cluster().plan
-    used = 3 * sum(topics.values())
-    return [
-        f"=== {app.cluster().attachment}_URL",
-        f"Plan:       heroku-kafka:{plan.name}",
-        "Status:     available",
-        f"Topics:     {len(topics)}",
-        f"Prefix:     {app.cluster().prefix or 'none'}",
-        f"Partitions: {used} partition replicas of {plan.max_replicas}",
-    ]
+    lines: list[str] = []
+    for add_on in _app(account, options).clusters(options.cluster):
+        topics = Cluster(add_on, account.admin_bootstrap).topics()
+        used = 3 * sum(topics.values())
+        lines += [
+            f"=== {add_on.attachment}_URL",
+            f"Plan:       heroku-kafka:{add_on.plan.name}",
+            "Status:     available",
+            f"Topics:     {len(topics)}",
+            f"Prefix:     {add_on.prefix or 'none'}",
+            f"Partitions: {used} partition replicas of {add_on.plan.max_replicas}",
+            f"Add-on:     {add_on.name}",
+        ]
+    return lines
 
 
 def _kafka_wait(account: Account, options: Options) -> list[str]:
-    _app(account, options).cluster()
+    _app(account, options).clusters(options.cluster)
     return []
 
 

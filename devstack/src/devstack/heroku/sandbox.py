@@ -71,18 +71,21 @@ class Sandbox:
 
     @property
     def prefix(self) -> str:
-        """What the app's names begin with on the broker; empty on a dedicated plan."""
-        return self.app.cluster().prefix
+        """What the app's names begin with on the broker; empty on a dedicated plan.
+
+        It, the principal and the clients are those of the first Kafka, where another was added.
+        """
+        return self.app.clusters()[0].prefix
 
     @property
     def principal(self) -> str:
         """The app's certificate, as rights name it."""
-        return self.app.cluster().principal
+        return self.app.clusters()[0].principal
 
     @property
     def clients(self) -> dict[str, str]:
         """Settings for a confluent_kafka client that is the app."""
-        cluster = self.app.cluster()
+        cluster = self.app.clusters()[0]
         renamed = {
             name.replace(f"{cluster.attachment}_", "KAFKA_", 1): value
             for name, value in self.env.items()

@@ -11,11 +11,12 @@ from typing import Any
 
 from streamcore.errors import ConfigError
 from streamcore.findings import Finding
+from streamcore.heroku import App
 from streamcore.settings import ENTRY_POINTS, ServiceSettings
 from streamcore.topology.graph import Topology
 
 
-def _nothing(_settings: Any) -> Iterable[Finding]:
+def _nothing(_settings: Any, _app: App | None) -> Iterable[Finding]:
     return ()
 
 
@@ -23,13 +24,15 @@ def _nothing(_settings: Any) -> Iterable[Finding]:
 class Application:
     """A service: its settings, its topology, and what it can check without changing anything.
 
-    ``build`` takes the loaded settings and returns the topology; nothing in it is run.
+    ``build`` takes the loaded settings and returns the topology; nothing in it is run. ``checks``
+    is told which app commands are for, None where Heroku's are of no use; a ``ConfigError`` of it
+    may carry the command that mends it as a note.
     """
 
     name: str
     settings: type[ServiceSettings]
     build: Callable[[Any], Topology]
-    checks: Callable[[Any], Iterable[Finding]] = _nothing
+    checks: Callable[[Any, App | None], Iterable[Finding]] = _nothing
 
 
 def applications(names: Sequence[str] = ()) -> tuple[Application, ...]:

@@ -35,7 +35,7 @@ def mending_commands(
     if (problem := prefix_problem(error, config, environ)) is not None:
         return (problem,)
     if heroku.on_heroku(environ) or config.prefix or config.brokers.tls:
-        return tuple(_for_heroku(error, config, heroku.app_name(environ)))
+        return tuple(_for_heroku(error, config, environ))
     return tuple(_for_kafka(error, config))
 
 
@@ -69,17 +69,21 @@ def _misses_group(error: StreamsError) -> bool:
     return isinstance(error, GroupRefusedError)
 
 
-def _for_heroku(error: StreamsError, config: StreamsConfig, app: str | None) -> Iterator[str]:
-    plan = heroku.smallest_plan(shared=bool(config.prefix))
+def _for_heroku(
+    error: StreamsError, config: StreamsConfig, environ: Mapping[str, str]
+) -> Iterator[str]:
+    app, prefix = heroku.app_name(environ), config.prefix
+    cluster = heroku.cluster_argument(environ, config.kafka_url, prefix)
+    plan = heroku.smallest_plan(shared=bool(prefix))
     if isinstance(error, MisfitTopicsError):
         for topic in error.topics:
-            yield heroku.recreate_command(_on(plan, topic), app, config.prefix)
+            yield heroku.recreate_command(_on(plan, topic), app, prefix, cluster)
     if isinstance(error, MissingTopicsError):
         for topic in error.topics:
-            yield heroku.topic_command(_on(plan, topic), app, config.prefix)
+            yield heroku.topic_command(_on(plan, topic), app, prefix, cluster)
     if _misses_group(error):
-        group = Names(config.prefix, config.application_id).group
-        yield heroku.group_command(group, app, config.prefix)
+        group = Names(prefix, config.application_id).group
+        yield heroku.group_command(group, app, prefix, cluster)
 
 
 def _on(plan: heroku.Plan, topic: MissingTopic) -> heroku.Topic:

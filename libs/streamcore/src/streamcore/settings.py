@@ -10,7 +10,8 @@ For what no variable sets there are defaults, in this order: the service's own o
 The plain names of the brokers belong to the attachment KAFKA; ``STREAMCORE_KAFKA_ATTACHMENT`` names
 another one, and where nothing of it is set the only variable that holds an address is found. So a
 prefixed variable wins over the attachment that is named, that over the plain variable, and that
-over what is found; the sink's database is chosen by the same rule.
+over what is found; the sink's database is chosen by the same rule. An attachment may itself be
+called as a prefixed variable is (``STREAMCORE_KAFKA``): its prefix then comes with its address.
 
 A variable with one of these prefixes that nobody knows is refused with the nearest right name: a
 misspelt setting would otherwise be a default that nobody wanted.
@@ -22,7 +23,7 @@ import json
 import os
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, TypeVar
@@ -46,6 +47,9 @@ _PLAIN_ENGINE_NAMES = kafka_variables({})
 _ATTACHMENT = "kafka_attachment"  # a variable like a setting's, but nothing that the engine knows
 _PER_SERVICE = frozenset({"application_id"})  # one for all would put all services into one group
 _SECRET = re.compile(r"url|cert|key|password|kafka_settings")  # values that messages leave out
+_FOUND_AT_START = re.compile(
+    r"\b(?:kafka_url|kafka_trusted_cert|kafka_client_cert|kafka_client_cert_key|metrics_port)\b"
+)
 _NO_BROKER_URL = "kafka://127.0.0.1:9092"  # for commands that talk to no broker
 
 S = TypeVar("S", bound="ServiceSettings")
@@ -176,14 +180,29 @@ def _attached(settings: type[ServiceSettings], known: Sequence[Variable]) -> tup
     if named is not None:
         names = kafka_variables(os.environ, os.environ[named], named)
     elif any(by_field[field].source(os.environ) for field in ("kafka_url", "bootstrap_servers")):
-        return tuple(known)  # whoever names brokers wants no others to be looked for
+        return _with_own_prefix(known)  # whoever names brokers wants no others to be looked for
     else:
         names = kafka_variables(shared_environment(settings))
-    return tuple(
+    return _with_own_prefix(
         dataclasses.replace(variable, names=(*variable.names[:-1], names[variable.field]))
         if variable.field in names
         else variable
         for variable in known
+    )
+
+
+def _with_own_prefix(known: Iterable[Variable]) -> tuple[Variable, ...]:
+    """Return them with the prefix that an attachment such as STREAMCORE_KAFKA has itself."""
+    found = tuple(known)
+    address = next(
+        variable.source(os.environ) for variable in found if variable.field == "kafka_url"
+    )
+    own = f"{(address or '').removesuffix('_URL')}_PREFIX"
+    return tuple(
+        dataclasses.replace(variable, names=(*variable.names[:-1], own, variable.names[-1]))
+        if address and variable.field == "prefix" and own not in variable.names
+        else variable
+        for variable in found
     )
 
 
@@ -198,6 +217,20 @@ def connection_variables(settings: type[ServiceSettings]) -> dict[str, str]:
         for variable in _attached(settings, variables(settings))
         if variable.field in _PLAIN_ENGINE_NAMES
     }
+
+
+def by_variable(settings: type[ServiceSettings], message: str) -> str:
+    """Return the message with those settings by their variables that only a start can find wrong.
+
+    The engine itself knows its settings by their own names: who makes a ``StreamsConfig`` by hand
+    has no others.
+    """
+    try:
+        known = _attached(settings, variables(settings))
+    except ConfigError:  # which of them is meant cannot be told
+        return message
+    names = {one.field: one.source(os.environ) or one.names[-1] for one in known}
+    return _FOUND_AT_START.sub(lambda found: names[found[0]], message)
 
 
 def shared_environment(settings: type[ServiceSettings]) -> dict[str, str]:
@@ -245,6 +278,8 @@ def _unknown(
 ) -> Iterator[str]:
     right = {name for variable in known for name in variable.names}
     prefixes = (ENGINE_PREFIX, f"{settings.service}_".upper())
+    attached = [f"{prefix}KAFKA" for prefix in prefixes if environment.get(f"{prefix}KAFKA_URL")]
+    right.update(f"{attachment}_PREFIX" for attachment in attached)  # an add-on's, no setting
     for name in sorted(environment):
         prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), None)
         if prefix is None or name in right:

@@ -1,12 +1,14 @@
 """The aggregator's command line: no command runs the worker until it is told to stop."""
 
+from functools import partial
+
 import typer
 
 from aggregator.settings import Settings
 from aggregator.topology import build
 from streamcore.app import StreamsApp
 from streamcore.service import tell_errors, version_option
-from streamcore.settings import load
+from streamcore.settings import by_variable, load
 
 cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -15,7 +17,7 @@ cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def run(context: typer.Context, _version: bool = version_option("streamcore-aggregator")) -> None:
     """Count the words of each window. Settings are environment variables; see .env.example."""
     if context.invoked_subcommand is None:
-        with tell_errors("aggregator"):
+        with tell_errors("aggregator", partial(by_variable, Settings)):
             settings, config = load(Settings)
             raise typer.Exit(StreamsApp(build(settings), config).run())
 

@@ -1,5 +1,7 @@
 """Ingest's command line: no command runs the worker; ``feed`` writes lines for it to split."""
 
+from functools import partial
+
 import typer
 
 from ingest.feed_command import feed
@@ -7,7 +9,7 @@ from ingest.settings import Settings
 from ingest.topology import build
 from streamcore.app import StreamsApp
 from streamcore.service import tell_errors, version_option
-from streamcore.settings import load
+from streamcore.settings import by_variable, load
 
 cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 cli.command()(feed)
@@ -17,7 +19,7 @@ cli.command()(feed)
 def run(context: typer.Context, _version: bool = version_option("streamcore-ingest")) -> None:
     """Split lines into words. Settings are environment variables; see .env.example."""
     if context.invoked_subcommand is None:
-        with tell_errors("ingest"):
+        with tell_errors("ingest", partial(by_variable, Settings)):
             settings, config = load(Settings)
             raise typer.Exit(StreamsApp(build(settings), config).run())
 

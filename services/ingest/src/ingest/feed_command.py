@@ -2,6 +2,7 @@
 
 import signal
 import time
+from functools import partial
 from threading import Event
 
 import typer
@@ -13,7 +14,7 @@ from ingest.sources import Text
 from ingest.topology import build
 from streamcore.app import open_producer
 from streamcore.service import tell_errors
-from streamcore.settings import load
+from streamcore.settings import by_variable, load
 
 
 def feed(
@@ -28,7 +29,7 @@ def feed(
     if bool(files) == sample:
         raise typer.BadParameter("name files, or - for standard input, or give --sample")
     text = Text(tuple(files or ()), encoding, follow=follow, loop=loop)
-    with tell_errors("ingest feed"):
+    with tell_errors("ingest feed", partial(by_variable, Settings)):
         text.check()
         _run(text, rate or None)
 

@@ -1,5 +1,7 @@
 """The sink's command line: no command runs the worker until it is told to stop."""
 
+from functools import partial
+
 import typer
 
 from sink.application import topology
@@ -10,7 +12,7 @@ from sink.store import PostgresSupplier
 from sink.topology import build
 from streamcore.app import StreamsApp
 from streamcore.service import tell_errors, version_option
-from streamcore.settings import load
+from streamcore.settings import by_variable, load
 from streamcore.topology.naming import Names
 
 cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -20,7 +22,7 @@ cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def run(context: typer.Context, _version: bool = version_option("streamcore-sink")) -> None:
     """Write the counts to PostgreSQL. Settings are environment variables; see .env.example."""
     if context.invoked_subcommand is None:
-        with tell_errors("sink"):
+        with tell_errors("sink", partial(by_variable, Settings)):
             settings, config = load(Settings)
             group = Names(config.prefix, config.application_id).group
             supplier = PostgresSupplier(

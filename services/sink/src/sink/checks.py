@@ -1,6 +1,7 @@
 """What the sink can check without changing anything: its database, and the tables in it."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,12 +11,13 @@ from sqlalchemy import URL, Connection, Table, func, select, text
 
 from sink.connection import CONNECT_TIMEOUT_S, Database, Limits
 from sink.migrate import alembic_config, context_of
-from sink.settings import Settings, is_local
+from sink.remedies import Remedies
+from sink.settings import NoDatabaseError, Settings, is_local
 from sink.table import METADATA
 from streamcore.errors import StreamsError
 from streamcore.findings import Finding
+from streamcore.heroku import App
 
-MIGRATE: Final = "python -m sink migrate"
 _LIMITS: Final = Limits(
     transaction_s=CONNECT_TIMEOUT_S + 3, statement_ms=2_000, lock_ms=1_000, refused_s=0.0
 )
@@ -26,7 +28,7 @@ class Facts:
     """What a database tells. ``revision`` None: no table of ours was ever made there.
 
     ``newest`` is the revision that this program knows; ``known``: whether it knows the other.
-    ``refused``: the tables that this user may not read and write.
+    ``refused``: the tables that this ``user`` may not read and write.
     """
 
     version: str
@@ -37,21 +39,27 @@ class Facts:
     newest: str
     known: bool = True
     refused: tuple[str, ...] = ()
+    user: str = ""
 
 
-def checks(settings: Settings) -> Iterable[Finding]:
+def checks(settings: Settings, app: App | None = None) -> Iterable[Finding]:
     """Return what is to be said of the database; no migration is run.
 
-    :raises ConfigError: if there is no address of one.
+    ``app`` is the one that commands are for, None away from Heroku.
+
+    :raises ConfigError: if there is no address of one; the command that mends it is a note.
     """
-    url = settings.url
-    database = Database(url, _LIMITS, settings.url_variable)
     try:
-        return [*judge(look(database, url))]
+        url, variable = settings.url, settings.url_variable
+    except NoDatabaseError as error:
+        error.add_note(Remedies(app).no_database())
+        raise
+    remedies = Remedies(app, variable)
+    try:
+        with closing(Database(url, _LIMITS, variable)) as database:
+            return [*judge(look(database, url), remedies)]
     except StreamsError as error:
-        return [Finding("failure", "database", str(error))]
-    finally:
-        database.close()
+        return [Finding("failure", "database", str(error), remedies.after(error))]
 
 
 def look(database: Database, url: URL) -> Facts:
@@ -75,6 +83,7 @@ def look(database: Database, url: URL) -> Facts:
             newest=str(script.get_current_head()),
             known=revision in {one.revision for one in script.walk_revisions()},
             refused=tuple(_refused(connection)) if revision else (),
+            user=str(connection.scalar(text("select current_user"))),
         )
 
 
@@ -97,7 +106,7 @@ def _may_write(connection: Connection, table: Table) -> bool:
     return all(allowed is not False for allowed in connection.execute(select(*rights)).one())
 
 
-def judge(facts: Facts) -> Iterator[Finding]:
+def judge(facts: Facts, remedies: Remedies) -> Iterator[Finding]:
     """Yield a line for each thing that can be wrong with a database that answers."""
     how = "over TLS" if facts.tls else "without TLS"
     answers = f"PostgreSQL {facts.version} answers, {how}"
@@ -112,20 +121,23 @@ def judge(facts: Facts) -> Iterator[Finding]:
             "failure",
             "database",
             "it can only be read: a copy, or one in maintenance; name the one that takes writes",
+            remedies.read_only(),
         )
     if facts.refused:
-        yield Finding("failure", "database", f"this user may not write {', '.join(facts.refused)}")
-    yield _migrated(facts)
+        refused = f"this user may not write {', '.join(facts.refused)}"
+        grant = remedies.grant(facts.user, facts.refused)
+        yield Finding("failure", "database", refused, grant)
+    yield _migrated(facts, remedies.migrate())
 
 
-def _migrated(facts: Facts) -> Finding:
+def _migrated(facts: Facts, command: str) -> Finding:
     if facts.revision == facts.newest:
         return Finding("ok", "tables", f"at revision {facts.revision}")
     if facts.revision is None:
-        return Finding("failure", "tables", f"not there; {facts.newest} is needed", MIGRATE)
+        return Finding("failure", "tables", f"not there; {facts.newest} is needed", command)
     if facts.known:
         return Finding(
-            "failure", "tables", f"at revision {facts.revision}; {facts.newest} is needed", MIGRATE
+            "failure", "tables", f"at revision {facts.revision}; {facts.newest} is needed", command
         )
     return Finding(
         "warning",

@@ -6,6 +6,7 @@ one that is frozen, in a transaction whose locks the next owner waits for, the s
 the database says comes out as the engine's errors, in one line without a secret.
 """
 
+import os
 import re
 import time
 from collections.abc import Generator, Iterator
@@ -16,7 +17,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import psycopg
 from psycopg.abc import PQGen
 from sqlalchemy import URL, Connection, Engine, Select, create_engine, event, func, select
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from streamcore.errors import AuthorizationError, ConfigError, RetriableError, StreamsError
 
@@ -57,6 +58,21 @@ _NOT_LET_IN = re.compile(
     "password authentication failed|no password supplied|pg_hba.conf|"
     '(role|database) ".*" does not exist'
 )
+# What libpq, psycopg, the server or a pooler say to an address with a part that nobody can use.
+_UNUSABLE = re.compile(
+    r"""invalid\ "?\w+"?\ value | invalid\ integer\ value | invalid\ port\ number
+    | invalid\ connection\ option | invalid\ SSL\ protocol\ version\ range
+    | could\ not\ match\ \d+ | could\ not\ parse\ network\ address
+    | definition\ of\ service\ .*\ not\ found | service\ file\ .*\ not\ found
+    | Unix-domain\ socket\ path\ .*\ is\ too\ long
+    | weak\ sslmode | cannot\ be\ mixed\ with\ negative\ methods
+    | invalid\ when\ \w+\ support\ is\ not\ compiled\ in
+    | authentication\ method\ requirement | channel\ binding\ required
+    | certificate\ file | private\ key\ file
+    | unrecognized\ configuration\ parameter | invalid\ value\ for\ parameter
+    | invalid\ command-line\ argument | unsupported\ startup\ parameter""",
+    re.VERBOSE,
+)
 _NO_TLS_HERE = (
     "the address of the database asks for TLS, as it does by itself for other hosts than this one, "
     "and {host} has none; if the way to it is safe, put ?sslmode=disable behind the address"
@@ -64,17 +80,27 @@ _NO_TLS_HERE = (
 _UNTRUSTED = ("certificate verify failed", "does not match host name", "root certificate file")
 
 
+class LogInRefusedError(ConfigError):
+    """User, password or name of the database are wrong."""
+
+
 class Database:
     """One connection, made when it is needed and made anew when it was lost."""
 
     def __init__(self, url: URL, limits: Limits = WORKER, variable: str = "DATABASE_URL") -> None:
-        """``variable`` is where the address stands, for who must correct it."""
+        """``variable`` is where the address stands, for who must correct it.
+
+        :raises ConfigError: if its hosts and ports do not fit together.
+        """
         self._variable = variable
         self._host = url.host or "this machine"
         self._limits = limits
         self._deadline_s: float | None = None
         self._refused_since_s: float | None = None
-        self._engine = self._engine_for(url)
+        try:
+            self._engine = self._engine_for(url)
+        except ArgumentError as error:
+            raise self._unusable(str(error)) from None
 
     def _engine_for(self, url: URL) -> Engine:
         engine = create_engine(
@@ -95,7 +121,11 @@ class Database:
         def connect(
             _dialect: object, _record: object, arguments: list[Any], named: dict[str, Any]
         ) -> psycopg.Connection[Any]:
-            connection = _Bounded.connect(*arguments, **named)
+            try:
+                connection = _Bounded.connect(*arguments, **named)
+            except UnicodeError:  # of the name of the host, as in db..example
+                problem = f"{self._host!r} cannot be the name of a host"
+                raise self._unusable(problem) from None
             connection.database = self
             return connection
 
@@ -109,8 +139,8 @@ class Database:
 
         :raises RetriableError: if the database is away, busy, read-only or did not answer in time;
             after that it is unknown whether a commit was done.
-        :raises ConfigError: if the tables are not there, or the address leads to no database that
-            lets us in, or not over TLS as it asks for.
+        :raises ConfigError: if the tables are not there, or the address cannot be used, or leads to
+            no database that lets us in, or not over TLS as it asks for.
         :raises AuthorizationError: if a right is refused.
         """
         self._deadline_s = time.monotonic() + self._limits.transaction_s  # noqa: TID251 - an edge: bounds a wait
@@ -150,9 +180,12 @@ class Database:
     def _translated(self, error: SQLAlchemyError | psycopg.Error) -> StreamsError:
         cause = error.orig if isinstance(error, DBAPIError) else error
         said = " ".join(str(cause).split())  # never with the password, which a test shows
-        if isinstance(cause, psycopg.OperationalError) and (wrong := self._wrong_address(said)):
-            return wrong
         state = (cause.sqlstate if isinstance(cause, psycopg.Error) else None) or ""
+        before_a_session = isinstance(cause, psycopg.ProgrammingError) and not state
+        if (before_a_session or isinstance(cause, psycopg.OperationalError)) and (
+            wrong := self._wrong_address(said)
+        ):
+            return wrong
         if state in _MISSING:
             return ConfigError(
                 [f"the database has no tables for us; run `python -m sink migrate` ({said})"]
@@ -177,8 +210,16 @@ class Database:
             self._refused_since_s = self._refused_since_s or now_s
             if now_s - self._refused_since_s >= self._limits.refused_s:
                 problem = f"the database at {self._host} does not let us in: {said}"
-                return ConfigError([f"{problem}; correct its address in {self._variable}"])
+                return LogInRefusedError([f"{problem}; correct its address in {self._variable}"])
+        if _UNUSABLE.search(said):
+            return self._unusable(said.removeprefix("connection is bad: "))
         return None
+
+    def _unusable(self, why: str) -> ConfigError:
+        # What an address leaves open libpq takes from these; none of them is told, but their names.
+        open_ends = sorted(name for name in os.environ if name.startswith("PG"))
+        beside = f" (or {', '.join(open_ends)})" if open_ends else ""
+        return ConfigError([f"the address in {self._variable}{beside} cannot be used: {why}"])
 
 
 class _Bounded(psycopg.Connection[Any]):

@@ -21,6 +21,13 @@ _PORT: Final = re.compile(r"(?<!:):\d+$")  # which an option of several hosts ma
 _UNREADABLE: Final = "it cannot be read; special characters in the password must be percent-encoded"
 
 
+class NoDatabaseError(ConfigError):
+    """No variable holds an address of a database."""
+
+    def __init__(self) -> None:
+        super().__init__([f"{_PLAIN_URL} is not set; name the database, as in {EXAMPLE}"])
+
+
 class Settings(ServiceSettings):
     """Where counts come from and where they go. ``window_size_ms`` must be the aggregator's: the
     end of a window is not in the topic.
@@ -67,7 +74,7 @@ class Settings(ServiceSettings):
         elif not given:
             variable = database_variable(shared_environment(Settings))
         if variable is None:
-            raise ConfigError([f"DATABASE_URL is not set; name the database, as in {EXAMPLE}"])
+            raise NoDatabaseError
         return variable
 
     @property

@@ -77,6 +77,6 @@ class Refusals:
         if now_s - self._first_s >= self._patience_s and now_s - self._latest_s <= FRESH_S:
             raise AuthorizationError(
                 "no broker takes this client's certificate or password, or it does not take "
-                f"theirs: {self._reason}; compare the certificates (KAFKA_TRUSTED_CERT, "
-                "KAFKA_CLIENT_CERT, KAFKA_CLIENT_CERT_KEY) or the password with the cluster's"
+                f"theirs: {self._reason}; compare the certificates (kafka_trusted_cert, "
+                "kafka_client_cert, kafka_client_cert_key) or the password with the cluster's"
             )

@@ -10,13 +10,13 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TextIO
 
 import structlog
 
-from streamcore.adapters.redaction import cleaned, text_of
+from streamcore.adapters.redaction import cleaned, text_of, without_secrets
 
 LINE_BYTES_MAX = 9_500
 """Heroku's collector splits lines at 10,000 bytes."""
@@ -65,6 +65,39 @@ def configure_logging(log_format: str) -> None:
 _TIME = structlog.processors.TimeStamper(fmt="iso", utc=True)
 
 
+def tell_end(
+    program: str, problems: Iterable[str], commands: Iterable[str] = (), *, exit_code: int
+) -> None:
+    """Say why the program ends: an event for each problem where machines read the log, else a line.
+
+    Commands stand under them, each on a line of its own, to be copied. Nothing holds a secret, and
+    no line is too long, whatever an error has picked up: a record, an address, a page of text.
+    """
+    if sys.excepthook is _uncaught:  # the log is ours, and for machines
+        log = structlog.get_logger("streamcore.app")
+        for problem in problems:
+            log.error("ended by an error", program=program, reason=problem, exit_code=exit_code)
+    else:
+        _write_lines(f"{program}: {problem}" for problem in problems)
+    _write_lines(commands)
+
+
+def _write_lines(texts: Iterable[str]) -> None:
+    sys.stderr.write("".join(f"{as_line(text, sys.stderr.encoding)}\n" for text in texts))
+
+
+def as_line(text: str, encoding: str | None = "utf-8") -> str:
+    """Return the text as one line without secrets of at most ``LINE_BYTES_MAX`` bytes."""
+    lines = (line.strip() for line in _printable(without_secrets(text)).splitlines())
+    line = whole = " ".join(filter(None, lines))
+    size = _size_in(encoding)
+    most = LINE_BYTES_MAX
+    while size(line) > LINE_BYTES_MAX:
+        line = _cut(whole, most)
+        most = most * 3 // 4
+    return line
+
+
 def _renderer(log_format: str, stream: TextIO) -> structlog.typing.Processor:
     if log_format == "logfmt":
         return one_line(logfmt, stream.encoding)
@@ -90,16 +123,17 @@ def _plain(value: object) -> object:
     """Return text without colours and control characters but line ends, which are escaped later."""
     if value is None or isinstance(value, bool | int | float):
         return value
-    text = "\n".join(_ANSI.sub("", text_of(value)).splitlines())
-    return _CONTROL.sub(" ", text)
+    return _printable(text_of(value))
+
+
+def _printable(text: str) -> str:
+    return _CONTROL.sub(" ", "\n".join(_ANSI.sub("", text).splitlines()))
 
 
 def one_line(render: Render, encoding: str | None = "utf-8") -> structlog.typing.Processor:
     """Return a renderer whose lines hold no secret and at most ``LINE_BYTES_MAX`` bytes."""
     into = encoding or "utf-8"
-
-    def size(line: str) -> int:
-        return len(line.encode(into, errors="backslashreplace"))
+    size = _size_in(encoding)
 
     def rendered(_logger: object, _name: str, event: structlog.typing.EventDict) -> str:
         clean = cleaned(event)
@@ -110,6 +144,12 @@ def one_line(render: Render, encoding: str | None = "utf-8") -> structlog.typing
         return line.encode(into, errors="backslashreplace").decode(into)
 
     return rendered
+
+
+def _size_in(encoding: str | None) -> Callable[[str], int]:
+    """Return what counts the bytes of a line in a stream that escapes what it cannot encode."""
+    into = encoding or "utf-8"
+    return lambda line: len(line.encode(into, errors="backslashreplace"))
 
 
 def _fitting(event: Mapping[str, Any], render: Render, size: Callable[[str], int]) -> str:
@@ -134,11 +174,13 @@ def _fitting(event: Mapping[str, Any], render: Render, size: Callable[[str], int
 def _shortened(event: Mapping[str, Any], most: int) -> dict[str, Any]:
     """Cut long values in their middle: a traceback begins with where and ends with what."""
     return {
-        key: value[: most // 2] + _CUT + value[-(most // 2) :]
-        if isinstance(value, str) and len(value) > most
-        else value
+        key: _cut(value, most) if isinstance(value, str) and len(value) > most else value
         for key, value in event.items()
     }
+
+
+def _cut(text: str, most: int) -> str:
+    return text[: most // 2] + _CUT + text[-(most // 2) :]
 
 
 class _Bridge(logging.Handler):

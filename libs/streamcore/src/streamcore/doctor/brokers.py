@@ -67,6 +67,8 @@ def _silent(case: Case, broker: BrokerFacts, level: Level) -> Finding:
     command = None
     if case.target.form == "heroku" and broker.reach in _MENDED_BY:
         command = _MENDED_BY[broker.reach].format(**case.variables)
+        if command.startswith("heroku kafka:") and case.target.cluster is not None:
+            command = f"{command} {case.target.cluster}"
     return Finding(level, f"broker {broker.address}", f"{why}{said}", _for_app(command, case))
 
 

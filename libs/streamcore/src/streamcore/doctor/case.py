@@ -99,10 +99,14 @@ class Case:
         except TopologyError as error:
             yield str(error)
 
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The services that wait for what is missing, in place of ending."""
+        return frozenset(one.name for one in self.services if one.config.wait_for_topics)
+
     def absent(self, users: Sequence[str]) -> Level:
         """Return how bad it is that something is missing that these services use."""
-        waiting = {one.name for one in self.services if one.config.wait_for_topics}
-        return "warning" if self.release and waiting.issuperset(users) else "failure"
+        return "warning" if self.release and self.waiting.issuperset(users) else "failure"
 
     def is_ours(self, topic: str) -> bool:
         """Return whether a topic counts as ours: behind the prefix, and none of the broker's."""

@@ -5,17 +5,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from streamcore.application import applications
 from streamcore.cluster import ClusterFacts
 from streamcore.config import StreamsConfig
 from streamcore.doctor.case import Case
 from streamcore.doctor.diagnosis import diagnose
 from streamcore.errors import ConfigError, StreamsError
 from streamcore.findings import Finding
+from streamcore.heroku import App
 from streamcore.plan.lines import target_for
-from streamcore.plan.services import Service, load_services, readers_last, shared_groups
+from streamcore.plan.services import (
+    Service,
+    installed,
+    load_services,
+    readers_last,
+    shared_groups,
+)
 from streamcore.plan.topics import make_plan
-from streamcore.settings import connection_variables
+from streamcore.settings import by_variable, connection_variables
 
 _OF_THE_CONNECTION = (
     "brokers",
@@ -69,13 +75,15 @@ def examine(asked: Asked, look: Look, environ: Mapping[str, str]) -> Examination
         names = ", ".join(service.name for service in services)
         findings.append(Finding("ok", "settings", f"{names} can be read"))
     with ThreadPoolExecutor(max_workers=1 + len(services)) as pool:
-        checks = [pool.submit(_own_checks, service) for service in services]
+        checks = [pool.submit(_own_checks, service, environ) for service in services]
         for group in _by_connection(services):
             try:
                 findings += diagnose(_case(group, asked, look, environ))
             except ConfigError as error:  # an unknown plan, or a certificate that cannot be read
-                wrong += error.problems
-                findings += [Finding("failure", "settings", one) for one in error.problems]
+                settings = group[0].application.settings
+                problems = [by_variable(settings, problem) for problem in error.problems]
+                wrong += problems
+                findings += [Finding("failure", "settings", problem) for problem in problems]
     for check in checks:
         found, problems = check.result()
         findings += found
@@ -96,7 +104,7 @@ def _loaded(asked: Asked) -> tuple[tuple[Service, ...], list[str]]:
             problems.append(str(error))
 
     try:
-        names = [application.name for application in applications(asked.services)]
+        names = [application.name for application in installed(asked.services)]
     except ConfigError as error:
         return (), list(error.problems)
     for name in names:
@@ -133,13 +141,16 @@ def _case(
     return Case(services, facts, target, asked.release, asked.plan is not None, variables)
 
 
-def _own_checks(service: Service) -> tuple[list[Finding], list[str]]:
+def _own_checks(service: Service, environ: Mapping[str, str]) -> tuple[list[Finding], list[str]]:
     """Return what a service says of itself, and which of its settings are wrong."""
     found: list[Finding] = []
+    target = target_for(service.config, environ)
+    app = App(target.app) if target.form == "heroku" else None
     try:
-        found += service.application.checks(service.settings)
+        found += service.application.checks(service.settings, app)
     except ConfigError as error:
-        found += [Finding("failure", "settings", problem) for problem in error.problems]
+        command = next(iter(getattr(error, "__notes__", ())), None)
+        found += [Finding("failure", "settings", problem, command) for problem in error.problems]
         return found, list(error.problems)
     except StreamsError as error:
         found.append(Finding("failure", service.name, str(error)))

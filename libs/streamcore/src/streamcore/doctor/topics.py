@@ -47,11 +47,19 @@ def _missing(case: Case, topic: PlannedTopic) -> Finding:
     if topic.kind in _OURS and topic.wire in case.facts.creatable:
         return _finding("ok", topic, "missing; the first start makes it, as it may here")
     users = users_of(topic) or tuple(one.name for one in case.services)
-    waited = case.absent(users) == "warning"
-    detail = f"missing; {', '.join(users)} {'waits' if waited else 'does not start'}"
-    if len(users) > 1:
-        detail = f"missing; {', '.join(users)} {'wait' if waited else 'do not start'}"
+    ending = [name for name in users if name not in case.waiting]
+    waiting = [name for name in users if name in case.waiting]
+    said = [
+        *_said(ending, "does not start", "do not start"),
+        *_said(waiting, "waits", "wait"),
+    ]
+    detail = f"missing; {', '.join(said)}"
     return _finding(case.absent(users), topic, detail, topic_line(topic, case.target))
+
+
+def _said(names: list[str], of_one: str, of_several: str) -> Iterator[str]:
+    if names:
+        yield f"{', '.join(names)} {of_several if len(names) > 1 else of_one}"
 
 
 def _good(case: Case, topic: PlannedTopic, found: TopicFacts) -> Finding:
@@ -116,7 +124,8 @@ def _kept(case: Case, topic: PlannedTopic, settings: Mapping[str, str]) -> Itera
             "the last, so some may never be read",
             _mend(case, topic),
         )
-    if "delete" in policy and (topic.compaction or (topic.kind == "outer" and topic.readers)):
+    read = topic.kind == "repartition" or (topic.kind == "outer" and topic.readers)
+    if "delete" in policy and (topic.compaction or read):
         yield from _forgets(case, topic, int(settings.get("retention.ms") or -1))
 
 
@@ -133,10 +142,12 @@ def _forgets(case: Case, topic: PlannedTopic, kept_ms: int) -> Iterator[Finding]
             _as_long_as_can_be(case, topic, kept_ms),
         )
     elif kept_ms < needed_ms:
+        # What has left its source is nowhere else: a worker that is away cannot read it again.
+        lost = "; what is not counted by then is lost" if topic.kind == "repartition" else ""
         yield _finding(
-            "failure" if topic.compaction else "warning",
+            "failure" if topic.kind in _OURS else "warning",
             topic,
-            f"deletes after {_time(kept_ms)}, and {_time(needed_ms)} are needed",
+            f"deletes after {_time(kept_ms)}, and {_time(needed_ms)} are needed{lost}",
             _longer(case, topic, max(needed_ms, _told_ms(case, topic) or 0)),
         )
 
@@ -188,13 +199,16 @@ def _mend(case: Case, topic: PlannedTopic) -> str:
 def _longer(case: Case, topic: PlannedTopic, keep_ms: int) -> str:
     if case.target.form == "heroku":
         return _heroku(case, "retention-time", topic, heroku.duration(keep_ms))
-    return _kafka(case, topic, f"retention.ms={keep_ms}")
+    # Records of a repartition topic go when they were counted, and never by time.
+    keep = topic.settings["retention.ms"] if topic.kind == "repartition" else keep_ms
+    return _kafka(case, topic, f"retention.ms={keep}")
 
 
 def _heroku(case: Case, command: str, topic: PlannedTopic, *values: str) -> str:
-    words = ["heroku", f"kafka:topics:{command}", topic.name, *values]
-    app = case.target.app
-    return shlex.join([*words, *(("--app", app) if app else ())])
+    target = case.target
+    return heroku.kafka_command(
+        f"topics:{command}", topic.name, *values, app=target.app, cluster=target.cluster
+    )
 
 
 def _kafka(case: Case, topic: PlannedTopic, setting: str) -> str:

@@ -26,6 +26,7 @@ _KAFKA_SUFFIXES: Final = {
 _KAFKA_SCHEMES: Final = ("kafka://", "kafka+ssl://")
 _DATABASE_SCHEMES: Final = ("postgres://", "postgresql://")
 _POOL: Final = "_CONNECTION_POOL_URL"
+_NAMES_ONE: Final = re.compile(r"[A-Z0-9_]+_KAFKA_ATTACHMENT")  # of all services, or of one
 
 
 def kafka_variables(
@@ -53,6 +54,38 @@ def kafka_variables(
     else:
         raise _several(there, "brokers", setting)
     return {field: f"{chosen}{suffix}" for field, suffix in _KAFKA_SUFFIXES.items()}
+
+
+def attachment_of(environ: Mapping[str, str], url: str, prefix: str = "") -> str | None:
+    """Return the Kafka attachment that has this address, None if there is none.
+
+    Add-ons on one shared cluster have one address, and each its own prefix. A service's own copy of
+    an address is the last that is taken for an attachment.
+    """
+
+    def worse(name: str) -> tuple[bool, bool, bool, str]:
+        anothers = environ.get(f"{name}_PREFIX", "") != prefix
+        return anothers, name != KAFKA, not name.startswith(f"HEROKU_{KAFKA}"), name
+
+    there = _attachments(environ, _KAFKA_SCHEMES)
+    alike = [name for name in there if environ[f"{name}_URL"].strip() == url.strip()]
+    return min(alike, key=worse, default=None)
+
+
+def cluster_argument(environ: Mapping[str, str], url: str, prefix: str = "") -> str | None:
+    """Return the word by which the platform's command line is told the cluster of an address.
+
+    Of an app with several Kafka add-ons it refuses every command on topics and groups that does not
+    name one. None where there is one only, and no setting names it.
+
+    >>> cluster_argument({"KAFKA_URL": "kafka://a:1", "NEW_URL": "kafka://b:1"}, "kafka://b:1")
+    'NEW_URL'
+    """
+    is_named = any(text and _NAMES_ONE.fullmatch(name) for name, text in environ.items())
+    if len(_attachments(environ, _KAFKA_SCHEMES)) < 2 and not is_named:
+        return None
+    attachment = attachment_of(environ, url, prefix)
+    return None if attachment is None else f"{attachment}_URL"
 
 
 def database_variable(

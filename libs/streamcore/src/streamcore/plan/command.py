@@ -115,8 +115,6 @@ def plan(  # noqa: PLR0913, PLR0917  # as many arguments as options
 
 
 def _config(services: Sequence[Service]) -> StreamsConfig:
-    if not services:
-        raise ConfigError(["no application is installed"])
     problems = [
         f"{service.name} has another cluster or prefix than {services[0].name}; plan it by itself"
         for service in services

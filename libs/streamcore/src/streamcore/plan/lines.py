@@ -34,13 +34,17 @@ fits() {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the commands go: Heroku's add-on plan and application, or Kafka's brokers."""
+    """Where the commands go: Heroku's add-on plan and application, or Kafka's brokers.
+
+    ``cluster`` is the word for one of the application's clusters; None where it has one only.
+    """
 
     form: Form
     plan: heroku.Plan
     app: str | None = None
     servers: str = "localhost:9092"
     command_config: str | None = None
+    cluster: str | None = None
 
 
 def target_for(
@@ -65,6 +69,7 @@ def target_for(
         smallest if plan is None else heroku.plan_named(plan),
         app or heroku.app_name(environ),
         config.brokers.servers,
+        cluster=heroku.cluster_argument(environ, config.kafka_url, config.prefix),
     )
 
 
@@ -82,7 +87,9 @@ def heroku_topic(topic: PlannedTopic, plan: heroku.Plan) -> heroku.Topic:
 def topic_line(topic: PlannedTopic, target: Target) -> str:
     """Return the command that creates a topic."""
     if target.form == "heroku":
-        return heroku.topic_command(heroku_topic(topic, target.plan), target.app)
+        return heroku.topic_command(
+            heroku_topic(topic, target.plan), target.app, cluster=target.cluster
+        )
     return kafka_topic_command(
         topic.wire, topic.partitions, topic.settings, target.servers, target.command_config
     )
@@ -91,7 +98,9 @@ def topic_line(topic: PlannedTopic, target: Target) -> str:
 def anew_line(topic: PlannedTopic, target: Target) -> str:
     """Return the command that makes a topic anew with the partitions planned; its records go."""
     if target.form == "heroku":
-        return heroku.recreate_command(heroku_topic(topic, target.plan), target.app)
+        return heroku.recreate_command(
+            heroku_topic(topic, target.plan), target.app, cluster=target.cluster
+        )
     return kafka_recreate_command(
         topic.wire, topic.partitions, topic.settings, target.servers, target.command_config
     )
@@ -100,7 +109,7 @@ def anew_line(topic: PlannedTopic, target: Target) -> str:
 def group_line(group: PlannedGroup, target: Target) -> str | None:
     """Return the command that grants a group, None where groups need no grant."""
     if target.form == "heroku" and target.plan.shared:
-        return heroku.group_command(group.name, target.app)
+        return heroku.group_command(group.name, target.app, cluster=target.cluster)
     return None
 
 
@@ -149,15 +158,16 @@ def _kafka_script(topics: tuple[PlannedTopic, ...], target: Target) -> Iterator[
 def _heroku_script(
     topics: tuple[PlannedTopic, ...], groups: tuple[PlannedGroup, ...], target: Target
 ) -> Iterator[str]:
-    app = "" if target.app is None else f" --app {shlex.quote(target.app)}"
+    where = {"app": target.app, "cluster": target.cluster}
+    listed = heroku.kafka_command("consumer-groups", **where)
     yield "# What exists is refused with a message; it is enough then that it is as it must be."
     for topic in topics:
         name = shlex.quote(topic.name)
-        fits = f"fits {name} {topic.partitions} heroku kafka:topics:info {name}{app}"
+        shown = heroku.kafka_command("topics:info", topic.name, **where)
+        fits = f"fits {name} {topic.partitions} {shown}"
         yield f"{topic_line(topic, target)} || {fits} || failed=1"
     for group in groups:
         line = group_line(group, target)
         if line is not None:
             word = rf"(^|[^A-Za-z0-9_-]){re.escape(group.name)}([^A-Za-z0-9._-]|$)"
-            listed = f"heroku kafka:consumer-groups{app} | grep -Eq {shlex.quote(word)}"
-            yield f"{line} || {listed} || failed=1"
+            yield f"{line} || {listed} | grep -Eq {shlex.quote(word)} || failed=1"

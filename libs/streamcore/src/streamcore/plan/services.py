@@ -41,16 +41,27 @@ class Service:
         return self.config.dead_letter_topic
 
 
+def installed(names: Sequence[str] = ()) -> tuple[Application, ...]:
+    """Return the installed applications that were asked for, each once; all, if none was.
+
+    :raises ConfigError: if there is none, or not one that was asked for.
+    """
+    found = applications(tuple(dict.fromkeys(names)))
+    if not found:
+        raise ConfigError(["no application is installed"])
+    return found
+
+
 def load_services(names: Sequence[str] = (), *, offline: bool = False) -> tuple[Service, ...]:
     """Return the installed applications that were asked for (all, if none was), readers last.
 
     ``offline``: no broker need be named. Nothing is run.
 
-    :raises ConfigError: with every problem of all of them, or if one is not installed.
+    :raises ConfigError: with every problem of all of them, or if one, or any, is not installed.
     """
     found: list[Service] = []
     problems: list[str] = []
-    for application in applications(tuple(dict.fromkeys(names))):
+    for application in installed(names):
         try:
             settings, config = load(application.settings, offline=offline)
             if offline:  # whose prefix and plan it is must be known even so
