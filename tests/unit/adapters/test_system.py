@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -62,6 +63,21 @@ def test_the_clock_gives_milliseconds_of_today() -> None:
     now_ms = SystemClock().now_ms()
     assert isinstance(now_ms, int)
     assert 1_700_000_000_000 < now_ms < 10_000_000_000_000
+
+
+def test_the_clock_never_goes_back_and_catches_up_with_one_that_was_set_back() -> None:
+    second_ns = 1_000_000_000
+    wall_ns, monotonic_ns = [100 * second_ns], [5 * second_ns]
+    clock = SystemClock(lambda: wall_ns[0], lambda: monotonic_ns[0])
+    told_ms = []
+    for set_by_s in (0, 0, -10, *[0] * 22, 60, 0):
+        wall_ns[0] += (1 + set_by_s) * second_ns
+        monotonic_ns[0] += second_ns
+        told_ms.append(clock.now_ms())
+    steps_ms = [later - sooner for sooner, later in pairwise(told_ms)]
+    # One second of 1 s, then half seconds until 10 s are made up; a leap ahead is followed at once.
+    assert steps_ms == [1_000, *[500] * 20, *[1_000] * 3, 61_000, 1_000]
+    assert told_ms[-1] * 1_000_000 == wall_ns[0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

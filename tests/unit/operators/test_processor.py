@@ -362,7 +362,7 @@ def test_a_timer_may_set_another_one() -> None:
 
 @pytest.mark.parametrize("interval_ms", [0, -1])
 def test_a_schedule_needs_an_interval(interval_ms: int) -> None:
-    with pytest.raises(ValueError, match="interval_ms"):
+    with pytest.raises(UserCodeError, match="processor's init: ValueError: interval_ms"):
         TopologyTestDriver(processed(nothing, every(interval_ms, "wall")))
 
 

@@ -1,5 +1,6 @@
 """Idle partitions behind a repartition topic, in running workers."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -146,3 +147,27 @@ def test_markers_behind_the_last_commit_are_written_before_a_revocation_ends(
 
 def markers(cluster: Cluster) -> int:
     return sum(read_marker(row.headers) is not None for row in cluster.broker.read(REPARTITION))
+
+
+@pytest.mark.parametrize("by_ms", [31_000, 61_000, 3_600_000])
+def test_no_input_is_idle_because_the_clock_was_set_forward_or_the_process_stood_still(
+    by_ms: int,
+) -> None:
+    first_ms = START_MS - 100_000
+    cluster = Cluster(partitions=2)
+    worker = cluster.worker(topology=word_count(final=True))
+    behind_ms = 25_000  # the one partition is always that far behind the other
+    fed: Counter[int] = Counter()
+    for step in range(60):
+        for partition, stamp_ms in enumerate((first_ms + behind_ms, first_ms)):
+            cluster.broker.write("words", None, b"to", stamp_ms + step * 500, partition)
+            fed[(stamp_ms + step * 500) // 10_000 * 10_000] += 1
+        cluster.run(worker, turns=2)
+        if step in (20, 40):
+            cluster.clock.advance(by_ms)
+            cluster.run(worker, turns=1)
+    for partition in (0, 1):
+        cluster.broker.write("words", None, b"end", first_ms + 90_000, partition)
+    cluster.run(worker, turns=60)
+    counts = {start_ms: n for (word, start_ms), n in cluster.counts().items() if word == "to"}
+    assert counts == fed

@@ -4,6 +4,6 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall-clock time in milliseconds since the epoch."""
+    """Wall-clock time in milliseconds since the epoch; it may leap ahead, but never goes back."""
 
     def now_ms(self) -> int: ...

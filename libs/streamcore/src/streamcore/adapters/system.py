@@ -6,6 +6,7 @@ import selectors
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Self
 
@@ -17,11 +18,24 @@ _NO_SIGNAL = 0
 
 
 class SystemClock:
-    """Wall-clock time."""
+    """Wall-clock time that never goes back. After the machine's clock was set back this one goes
+    at half its speed until the other has caught up: what waits, waits twice as long at most.
+    """
+
+    def __init__(
+        self,
+        wall_ns: Callable[[], int] = time.time_ns,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._wall_ns, self._monotonic_ns = wall_ns, monotonic_ns
+        self._now_ns, self._asked_ns = wall_ns(), monotonic_ns()
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch."""
-        return time.time_ns() // 1_000_000
+        asked_ns = self._monotonic_ns()
+        slow_ns = self._now_ns + (asked_ns - self._asked_ns) // 2
+        self._now_ns, self._asked_ns = max(self._wall_ns(), slow_ns), asked_ns
+        return self._now_ns // 1_000_000
 
 
 class StopSignals:

@@ -27,6 +27,9 @@ _log = structlog.get_logger("streamcore.commit")
 FLUSH_SLICE_MS = 1_000
 """How long one wait for acknowledgements lasts before the consumer is polled again."""
 
+LEAP_LEAST_MS = 1_000
+"""Between two turns it may take so long at least; else half of what makes an input idle."""
+
 DOUBTED_CUTS = 2
 """After a commit without an answer: the one that gets it may itself have waited long for it."""
 
@@ -47,10 +50,12 @@ class Committer:
         self._points: dict[TaskId, CommitPoint] = {}
         self._tasks: dict[TaskId, Task] = {}
         self._consumer: Consumer | None = None
-        self._running = False
+        self._running = self._settled = False
+        self._seen_ms: int | None = None
         self._doubted_cuts = 0  # so many of the next ones find no input idle
         self.group_metadata: Any = None  # taken in the assign callback, for all of its generation
         self._topic_ids = topic_ids
+        self._leap_ms = max(LEAP_LEAST_MS, settings.task.idle_after_ms // 2)
         self.durable: dict[TopicPartition, OffsetAndMetadata] = {}
         """What the commits of this generation have made durable."""
         self.commits = 0
@@ -79,6 +84,7 @@ class Committer:
         :raises TransactionAbortedError, ProducerFencedError: exactly-once: rebuild the tasks.
         """
         assert not self._running, "a commit is under way"
+        self.pass_time(now_ms)
         if tasks and consumer.member_id() is None:
             raise MemberFencedError("this member is not in the group any more")
         if self._doubted_cuts:
@@ -95,7 +101,7 @@ class Committer:
         if not self._points and not self._outbound.unflushed and not self._outbound.blocked:
             return True
         self._consumer = consumer
-        self._running, self.unanswered = True, ""
+        self._running, self._settled, self.unanswered = True, False, ""
         done = False
         try:
             done = self._end(deadline, wait)
@@ -104,6 +110,14 @@ class Committer:
             if not done:
                 self.doubt()
         return done
+
+    def pass_time(self, now_ms: int) -> None:
+        """A turn begins. If the last one began long ago, nobody has listened since: this process
+        stood still, or the clock was set. No input was silent then, it was not heard.
+        """
+        since_ms, self._seen_ms = self._seen_ms, now_ms
+        if since_ms is not None and now_ms - since_ms >= self._leap_ms:
+            self.doubt()
 
     def doubt(self) -> None:
         """The broker did not answer: who knows what waits in inputs that seemed read to the end.
@@ -140,7 +154,7 @@ class Committer:
             if wait is not None:
                 wait()
                 if not self._running:  # a callback has finished it, or forgotten it
-                    return True
+                    return self._settled
         positions = self._positions(deadline)
         try:
             self._make_durable(deadline)
@@ -200,7 +214,7 @@ class Committer:
     def _settle(self, positions: Mapping[TopicPartition, Position]) -> None:
         points, self._points = self._points, {}
         tasks, self._tasks = self._tasks, {}
-        self._running = False
+        self._running, self._settled = False, True
         self.commits += 1
         for task_id, point in points.items():
             self.durable.update(point.offsets)

@@ -72,7 +72,7 @@ class Orphans:
                     reason=str(error),
                 )
             except ProducerFencedError:
-                pass  # somebody else was faster
+                _log.info("somebody else has ended the transaction of a dead worker", worker=name)
             else:
                 _log.info("the transaction of a dead worker is ended", worker=name)
             self._forget(name)

@@ -72,10 +72,17 @@ class Recoverer:
     def wait(self, reason: str) -> None:
         """Leave the world alone for a while; the time is asked anew, for a try may have been long.
 
-        The waits grow until ``committed`` says that a commit went through.
+        The waits grow until ``went_through`` is called.
         """
         self._committer.doubt()
         self.backoff.failed(reason, self._clock.now_ms())
+
+    def went_through(self) -> None:
+        """A turn with a commit has ended well. If there was nothing to commit and tasks were
+        rebuilt before, that proves nothing: what failed has not been tried yet.
+        """
+        if not self._rebuilds:
+            self.backoff.succeeded()
 
     def committed(self) -> None:
         """Forget the troubles so far: a commit is durable."""

@@ -5,7 +5,8 @@ tails read, then it runs. A rebuild is nothing but dropping a task that is still
 stay open over a rebuild and over a rebalance; the worker says which of them are given up.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 
 import structlog
 
@@ -18,6 +19,7 @@ from streamcore.errors import (
     StateDirLockedError,
     StreamsError,
     TopicError,
+    UserCodeError,
 )
 from streamcore.model import OffsetAndMetadata, TaskId, TopicPartition
 from streamcore.runtime.backoff import Backoff
@@ -121,7 +123,10 @@ class Tasks:
                 self.by_partition.pop(tp, None)
                 self.positions.pop(tp, None)
             self.must_assign = True
-            task.close(clean=clean)
+            try:
+                task.close(clean=clean)
+            except UserCodeError as error:  # what counts is committed, or will be done again
+                _log.warning("a task did not close as it should", reason=str(error))
 
     # -- rows that fail ----------------------------------------------------------------------
 
@@ -161,11 +166,11 @@ class Tasks:
         What the world does not answer in time is tried again in a later turn, later and later.
         """
         if not self._backoff.holds(now_ms) and (self._restored or not self.settled):
-            try:
-                self._make(consumer, now_ms, held)
-                self._start(now_ms)
-            except (RetriableError, StateDirLockedError) as error:
-                self._backoff.failed(str(error), now_ms)
+            troubles = [_trouble(partial(self._make, consumer, now_ms, held))]
+            starts = [partial(self._start, task, now_ms) for task in sorted(self._restored)]
+            troubles += map(_trouble, starts)  # what one waits for keeps no other from it
+            if reasons := [str(trouble) for trouble in troubles if trouble is not None]:
+                self._backoff.failed(reasons[0], now_ms)
             else:
                 self._backoff.succeeded()
         self._restorer.rest()
@@ -224,23 +229,35 @@ class Tasks:
         if unfit is not None:
             raise unfit
 
-    def _start(self, now_ms: int) -> None:
-        for task_id in sorted(self._restored):
-            task = self._built[task_id]
-            begins = self._begins[task_id]
-            ids = {tp: self.topic_ids.get(tp.topic, "") for tp in task.inputs}
-            for tp, offset in task.external_positions(ids).items():
-                if tp not in self._beginnings.gone:
-                    begins[tp] = OffsetAndMetadata(offset, begins[tp].metadata)
+    def _start(self, task_id: TaskId, now_ms: int) -> None:
+        task = self._built[task_id]
+        begins = self._begins[task_id]
+        ids = {tp: self.topic_ids.get(tp.topic, "") for tp in task.inputs}
+        for tp, offset in task.external_positions(ids).items():
+            if tp not in self._beginnings.gone:
+                begins[tp] = OffsetAndMetadata(offset, begins[tp].metadata)
+        try:
             task.start(begins, now_ms)
-            self._restored.remove(task_id)
-            del self._built[task_id], self._begins[task_id]
-            self.running[task_id] = task
-            for tp in task.inputs:
-                self.by_partition[tp] = task
-                self.positions[tp] = begins[tp].offset
-            self.must_assign = True
-            _log.info("task runs", task=str(task_id), inputs=listed(task.inputs))
+        except StreamsError:  # it has begun, and cannot begin once more
+            self.rebuild([task_id])
+            raise
+        self._restored.remove(task_id)
+        del self._built[task_id], self._begins[task_id]
+        self.running[task_id] = task
+        for tp in task.inputs:
+            self.by_partition[tp] = task
+            self.positions[tp] = begins[tp].offset
+        self.must_assign = True
+        _log.info("task runs", task=str(task_id), inputs=listed(task.inputs))
+
+
+def _trouble(step: Callable[[], None]) -> StreamsError | None:
+    """Do it; return what kept it from being done, if that passes by itself."""
+    try:
+        step()
+    except (RetriableError, StateDirLockedError) as error:
+        return error
+    return None
 
 
 def _behind_markers(made: Prepared) -> dict[TopicPartition, int]:

@@ -100,6 +100,7 @@ class Worker:
         self._plan: Plan | None = None  # decided, and not yet begun
         self._paused: set[TopicPartition] = set()
         self._busy, self._last_commit_ms = False, 0
+        self._kept = True  # all that the last generation did
         sources = (self._tasks, self._standbys, self._engines, self._restorer)
         told = Told(*sources, self._committer, self._outbound)
         self._report = Report(blueprint, world.admin, told)
@@ -156,8 +157,9 @@ class Worker:
         Takes no new records, and waits no longer than ``budget_ms`` (default: ``stop_budget_ms``).
         """
         self._lifecycle.move(WorkerState.PENDING_SHUTDOWN)
-        default_ms = self._settings.stop_budget_ms
+        self._kept, default_ms = True, self._settings.stop_budget_ms
         clean = self._last_commit(now_ms, default_ms if budget_ms is None else budget_ms)
+        clean &= self._kept  # behind a generation that a callback ended is nothing left to commit
         self._end_generation(clean=clean)
         self.close()
         return clean
@@ -180,8 +182,8 @@ class Worker:
     # -- a turn ------------------------------------------------------------------------------
 
     def _turn(self, now_ms: int) -> int:
-        backoff, rows_max = self._recovery.backoff, self._settings.poll_rows_max
-        held = backoff.holds(now_ms)
+        self._committer.pass_time(now_ms)
+        held, rows_max = self._recovery.backoff.holds(now_ms), self._settings.poll_rows_max
         if not held:
             self._take_over(now_ms)
         self._pause(everything=held or self._outbound.blocked)
@@ -199,7 +201,7 @@ class Worker:
         self._report.read(self._member.consumer, now_ms)
         self._upkeep.do(now_ms, settled=self._member.settled)
         if committed:  # until then a turn that merely read something proves nothing
-            backoff.succeeded()
+            self._recovery.went_through()
         return rows
 
     def _take_over(self, now_ms: int) -> None:
@@ -280,6 +282,7 @@ class Worker:
                 rows += self._pace.run(task, now_ms, row_by_row=self._tasks.row_by_row(task))
             except ProcessingError as error:
                 self._recovery.suspect(task, error)
+                stopped_at = None  # what stands in front of it may have been taken back as well
                 break
             if sends := task.drain():
                 self._outbound.send(sends)
@@ -351,20 +354,21 @@ class Worker:
     def _commit_and_drop(self) -> None:
         """End the generation inside the revoke callback: committed, or abandoned."""
         deadline = Deadline(self._world.clock, self._settings.revoke_budget_ms)
-        clean = False
+        clean, reason = False, "it was not done in time"
         try:
             if self._committer.running:
                 clean = self._committer.finish(deadline)
             else:
-                now_ms = self._world.clock.now_ms()
-                tasks = list(self._tasks.running.values())
+                tasks, now_ms = list(self._tasks.running.values()), self._world.clock.now_ms()
                 clean = self._committer.commit(tasks, self._member.consumer, now_ms, deadline)
         except StreamsError as error:
-            _log.warning("the commit before a rebalance failed", reason=str(error))
+            reason = str(error)
             # A row that an external store refuses is met by policy, by its next owner.
             if error.recovery is Recovery.STOP and not isinstance(error, ProcessingError):
                 raise
         finally:
+            if not clean:
+                _log.warning("the commit before a rebalance failed", reason=reason)
             self._end_generation(clean=clean)
 
     def _drop_lost(self) -> None:
@@ -376,6 +380,7 @@ class Worker:
 
     def _end_generation(self, *, clean: bool) -> None:
         """Have no tasks any more. ``clean``: all that they did is durable."""
+        self._kept = clean
         self._committer.forget()
         self._pace.forget()
         self._member.membership.leave()

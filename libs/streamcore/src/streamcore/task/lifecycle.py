@@ -10,14 +10,12 @@ from streamcore.model import TaskId
 class TaskState(Enum):
     CREATED = "created"  # stores open, changelogs may be restored
     RUNNING = "running"  # takes, processes and commits
-    SUSPENDED = "suspended"  # committed for the last time, gives nothing away any more
     CLOSED = "closed"
 
 
 NEXT: Final[Mapping[TaskState, frozenset[TaskState]]] = {
     TaskState.CREATED: frozenset({TaskState.RUNNING, TaskState.CLOSED}),
-    TaskState.RUNNING: frozenset({TaskState.SUSPENDED, TaskState.CLOSED}),
-    TaskState.SUSPENDED: frozenset({TaskState.CLOSED}),
+    TaskState.RUNNING: frozenset({TaskState.CLOSED}),
     TaskState.CLOSED: frozenset(),
 }
 

@@ -25,6 +25,7 @@ any failure between two of them the task is thrown away and built anew from the 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import cast
 
 from streamcore.errors import ProcessingError, RecordError, StreamsError
@@ -48,7 +49,7 @@ from streamcore.task.intake import Chunk, Fault, Gap, Heard, Intake, Item
 from streamcore.task.lifecycle import TaskState, move
 from streamcore.task.parts import ChangelogState, TaskParts
 from streamcore.task.policy import decide
-from streamcore.task.user_code import user_code
+from streamcore.task.user_code import pass_on, user_code
 
 ENTRY_BYTES = 400
 """What a changed key costs until it is committed, about: overlay, changelog row and result."""
@@ -153,8 +154,9 @@ class Task:
             self._intakes[partition] = Intake(partition, source, self._poisoned.get(partition, {}))
         for speaker in self._pipeline.speakers:
             speaker.start(now_ms)
-        for processor in self._pipeline.processors:
-            processor.start(now_ms)
+        with user_code(self.id, "in a processor's init"):
+            for processor in self._pipeline.processors:
+                processor.start(now_ms)
 
     def accept(self, fetched: Fetched) -> None:
         """Buffer a batch; it is decoded here and processed later."""
@@ -225,8 +227,8 @@ class Task:
             rows.source, rows.offsets = partition, chunk.offsets
         try:
             self._pipeline.entries[source.name](rows)
-        except StreamsError:
-            raise
+        except StreamsError as error:
+            pass_on(self.id, error)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             failed = ProcessingError(partition, chunk.offsets[0], reason)
@@ -349,11 +351,6 @@ class Task:
         return self._pipeline.watermark_ms
 
     @property
-    def next_offsets(self) -> Mapping[TopicPartition, int]:
-        """The next offset to process of every input."""
-        return self._next
-
-    @property
     def committed_offsets(self) -> dict[TopicPartition, int]:
         """How far every input is committed; before the first commit, where it began."""
         return {**self._began, **{at: own.offset for at, own in self._committed.items()}}
@@ -377,15 +374,13 @@ class Task:
 
     # --- the end -----------------------------------------------------------------------------
 
-    def suspend(self) -> None:
-        """Nothing more will be processed; what is committed is committed."""
-        self.state = move(self.id, self.state, TaskState.SUSPENDED)
-
     def close(self, *, clean: bool) -> None:
         """Let go of processors and external stores; uncommitted changes are forgotten.
 
         The engines stay open: they belong to the owner. ``clean`` says that everything was
         committed; it is checked.
+
+        :raises UserCodeError: if a processor's ``close`` failed; all else is closed even so.
         """
         if self.state is TaskState.CLOSED:
             return
@@ -393,8 +388,9 @@ class Task:
             assert not self._outbox, f"task {self.id} closed clean with sends waiting"
         started = self.state is not TaskState.CREATED
         self.state = move(self.id, self.state, TaskState.CLOSED)
-        if started:
-            for processor in self._pipeline.processors:
-                processor.close()
-        for external in self._pipeline.externals:
-            external.close()
+        with ExitStack() as closing:  # all of it, whatever one of them raises
+            for external in reversed(self._pipeline.externals):
+                closing.callback(external.close)
+            closing.enter_context(user_code(self.id, "in a processor's close"))
+            for processor in reversed(self._pipeline.processors if started else ()):
+                closing.callback(processor.close)

@@ -1,18 +1,34 @@
-"""user_code: exceptions of user code that no single record is to blame for."""
+"""What user code raises: which of it is an answer to the engine, and what becomes of the rest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
-from streamcore.errors import StreamsError, UserCodeError
+from streamcore.errors import Recovery, StreamsError, TaskCorruptedError, UserCodeError
 from streamcore.model import TaskId
 
 
 @contextmanager
 def user_code(task: TaskId, where: str) -> Iterator[None]:
-    """Turn what user code raises inside into a UserCodeError; the engine's own errors pass."""
+    """Turn what user code raises inside into a UserCodeError; the engine's own errors go on, as
+    ``pass_on`` says.
+    """
     try:
         yield
-    except StreamsError:
-        raise
+    except StreamsError as error:
+        pass_on(task, error)
     except Exception as error:
         raise UserCodeError(task, where, f"{type(error).__name__}: {error}") from error
+
+
+def pass_on(task: TaskId, error: StreamsError) -> NoReturn:
+    """Raise what an error of the engine's own kind means that came out of user code.
+
+    "The same again, later" is no answer there: half of a batch has been done, and to go on behind
+    it would leave the other half out. So such an error takes the task back to its last commit.
+    """
+    if error.recovery is not Recovery.RETRY:
+        raise error
+    raise TaskCorruptedError(
+        f"task {task}: a user's function raised {type(error).__name__}: {error}"
+    ) from error

@@ -1,0 +1,145 @@
+"""What a stop answers, and what one trouble may not hold up, in running workers."""
+
+import pytest
+from structlog.testing import capture_logs
+from tests.unit.runtime.simulated import NAMES, START_MS, Cluster
+from tests.unit.runtime.test_failing_rows import with_a_processor
+
+from streamcore import STR, Consumed, Grouped, Materialized, StreamsBuilder
+from streamcore.errors import (
+    DeserializationError,
+    RetriableError,
+    StateDirLockedError,
+    StreamsError,
+    TransactionAbortedError,
+)
+from streamcore.model import TaskId, TopicPartition
+from streamcore.runtime.backoff import Backoff
+from streamcore.state.memory import MemoryEngine
+from streamcore.testing.broker import MemoryStateDir
+
+OLD_MS = START_MS - 100_000
+WORDS = TopicPartition("words", 0)
+REFUSALS: dict[str, StreamsError] = {
+    "at_least_once": RetriableError("no answer"),
+    "exactly_once_v2": TransactionAbortedError("aborted"),
+}
+COMMITS = {"at_least_once": "consumer.commit", "exactly_once_v2": "producer.commit_transaction"}
+
+
+@pytest.mark.parametrize("in_callback", [False, True])
+@pytest.mark.parametrize("guarantee", COMMITS)
+def test_a_stop_says_that_a_rebalance_took_away_what_it_could_not_commit(
+    guarantee: str, *, in_callback: bool
+) -> None:
+    cluster = Cluster(partitions=1, guarantee=guarantee)
+    one = cluster.worker("one", commit_interval_ms=1_000_000)
+    cluster.feed(["to", "be"], OLD_MS)
+    cluster.run(one, turns=6, step_ms=10)
+    two = cluster.worker("two", warmup_max_ms=0)
+    two.turn(cluster.clock.now_ms())  # so that the next poll of ``one`` revokes
+    faults = cluster.broker.faults
+    if in_callback:  # the callback comes up inside the last commit and has to end it
+        faults.next("producer.flush", False)
+        faults.next(COMMITS[guarantee], REFUSALS[guarantee])
+    else:  # the last commit fails by itself, then the callback's
+        faults.next(COMMITS[guarantee], REFUSALS[guarantee], times=2)
+    with capture_logs() as logs:
+        assert not one.stop(cluster.clock.now_ms())
+    events = {entry["event"] for entry in logs}
+    assert events & {"the commit before a rebalance failed", "the last commit failed"}
+    assert cluster.broker.group(NAMES.group).offsets[WORDS].offset == 0
+    faults.clear()
+    cluster.settle(two)
+    assert cluster.lag() == 0
+
+
+def test_a_stop_whose_commit_a_rebalance_has_ended_well_is_clean() -> None:
+    cluster = Cluster(partitions=1)
+    one = cluster.worker("one", commit_interval_ms=1_000_000)
+    cluster.feed(["to", "be"], OLD_MS)
+    cluster.run(one, turns=6, step_ms=10)
+    two = cluster.worker("two", warmup_max_ms=0)
+    two.turn(cluster.clock.now_ms())
+    cluster.broker.faults.next("producer.flush", False)
+    assert one.stop(cluster.clock.now_ms())
+    assert cluster.broker.group(NAMES.group).offsets[WORDS].offset == 2
+
+
+def test_a_commit_that_a_callback_gave_up_is_not_called_done() -> None:
+    cluster = Cluster(partitions=1)
+    one = cluster.worker("one", commit_interval_ms=1_000_000)
+    cluster.feed(["to", "be"], OLD_MS)
+    cluster.run(one, turns=6, step_ms=10)
+    two = cluster.worker("two", warmup_max_ms=0)
+    two.turn(cluster.clock.now_ms())
+    cluster.broker.faults.next("producer.flush", False)  # so that the commit waits, and polls
+    cluster.broker.faults.next("consumer.commit", RetriableError("no answer"))
+    assert not one._commit(cluster.clock.now_ms())
+    assert not one._tasks.running
+
+
+class Locked(MemoryStateDir):
+    """Another process has the folder of one task."""
+
+    held = TaskId(1, 3)
+
+    def open(self, task: TaskId, store: str) -> MemoryEngine:
+        if task == self.held:
+            raise StateDirLockedError(task, "its folder")
+        return super().open(task, store)
+
+
+def test_one_locked_folder_keeps_no_other_task_from_running() -> None:
+    cluster = Cluster(partitions=4)
+    cluster.feed([str(n) for n in range(100)], OLD_MS)
+    worker = cluster.worker(state_dir=Locked())
+    cluster.run(worker, turns=60)
+    tasks = {TaskId(sub, partition) for sub in (0, 1) for partition in range(4)}
+    assert set(worker._tasks.running) == tasks - {Locked.held}
+
+
+def test_commits_that_had_nothing_to_commit_do_not_shorten_the_waits_between_rebuilds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits_ms: list[int] = []
+    failed = Backoff.failed
+
+    def noted(self: Backoff, reason: str, now_ms: int) -> None:
+        waits_ms.append(self._next_ms)
+        failed(self, reason, now_ms)
+
+    monkeypatch.setattr(Backoff, "failed", noted)
+    cluster = Cluster(partitions=4, guarantee="exactly_once_v2")
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed(key=STR, value=STR))
+    words.group_by_key(Grouped(key=STR, value=STR)).count(Materialized("windowed-counts"))
+    worker = cluster.worker(topology=builder.build())
+    cluster.settle(worker)
+    cluster.broker.faults.next(
+        "producer.commit_transaction", TransactionAbortedError("aborted"), times=100
+    )
+    for partition in range(4):
+        cluster.broker.write("words", b"to", b"be", OLD_MS, partition)
+    with pytest.raises(TransactionAbortedError):
+        cluster.run(worker, turns=10_000, step_ms=20)
+    assert waits_ms == [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000]
+    worker.close()
+
+
+@pytest.mark.parametrize("guarantee", COMMITS)
+def test_a_row_that_failed_beside_it_takes_nothing_from_what_stands_in_front_of_a_bad_record(
+    guarantee: str,
+) -> None:
+    cluster = Cluster(partitions=2, guarantee=guarantee)
+    worker = cluster.worker(topology=with_a_processor(), task={"processing_error": "continue"})
+    cluster.run(worker)
+    write = cluster.broker.write
+    for word in (b"to", b"to", b"to", b"\xff"):
+        write("words", None, word, OLD_MS, 0)
+    for word in (b"to", b"bad"):
+        write("words", None, word, OLD_MS, 1)
+    with pytest.raises(DeserializationError):
+        cluster.run(worker, turns=40)
+    assert cluster.broker.group(NAMES.group).offsets[WORDS].offset == 3
+    worker.close()
