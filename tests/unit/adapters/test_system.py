@@ -69,7 +69,7 @@ def test_the_clock_never_goes_back_and_catches_up_with_one_that_was_set_back() -
     second_ns = 1_000_000_000
     wall_ns, monotonic_ns = [100 * second_ns], [5 * second_ns]
     clock = SystemClock(lambda: wall_ns[0], lambda: monotonic_ns[0])
-    told_ms = []
+    told_ms, steady_ms = [], clock.steady_ms()
     for set_by_s in (0, 0, -10, *[0] * 22, 60, 0):
         wall_ns[0] += (1 + set_by_s) * second_ns
         monotonic_ns[0] += second_ns
@@ -78,6 +78,7 @@ def test_the_clock_never_goes_back_and_catches_up_with_one_that_was_set_back() -
     # One second of 1 s, then half seconds until 10 s are made up; a leap ahead is followed at once.
     assert steps_ms == [1_000, *[500] * 20, *[1_000] * 3, 61_000, 1_000]
     assert told_ms[-1] * 1_000_000 == wall_ns[0]
+    assert clock.steady_ms() - steady_ms == 27_000
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

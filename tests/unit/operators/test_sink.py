@@ -19,6 +19,7 @@ from streamcore.model import NO_TIME_MS, Rows, Send
 from streamcore.operators.marker import Marker, add_clock, marker_send, read_marker, take_clocks
 from streamcore.operators.sink import Downstream, MarkerPlan, RepartitionSink, Target
 from streamcore.operators.watermark import Mark
+from streamcore.task import TaskConfig
 from streamcore.testing.driver import TopologyTestDriver
 from streamcore.topology.nodes import Sink
 from streamcore.topology.partitioning import partition_of
@@ -264,3 +265,21 @@ def test_a_partitioner_of_the_users_chooses() -> None:
         driver.input("in").pipe("ab", "c", at_ms=1)
         driver.input("in").pipe("ab", "cde", at_ms=1)
         assert [r.partition for r in driver.output("out").read()] == [1, 3]
+
+
+@pytest.mark.parametrize("chosen", [-1, 4, 1.0, None, True])
+def test_what_is_no_partition_is_a_fault_of_that_record(chosen: object) -> None:
+    def partitioner(_topic: str, _key: str, value: str, _partitions: int) -> int:
+        return chosen if value == "bad" else 2  # type: ignore[return-value]
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", Consumed(key=STR, value=STR))
+    stream.to("out", Produced(key=STR, value=STR, partitioner=partitioner))
+    config = TaskConfig(processing_error="continue")
+    with TopologyTestDriver(
+        builder.build(), config=config, partitions={"in": 1, "out": 4}
+    ) as driver:
+        for value in ("a", "bad", "b"):
+            driver.input("in").pipe("k", value, at_ms=1)
+        assert [(r.value, r.partition) for r in driver.output("out").read()] == [("a", 2), ("b", 2)]
+        assert driver.dropped() == {"processing": 1}

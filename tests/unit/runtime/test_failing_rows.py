@@ -41,11 +41,11 @@ class Picky(Processor):
         picky(key, value)
 
 
-def with_a_processor() -> Topology:
+def with_a_processor(processor: type[Processor] = Picky) -> Topology:
     builder = StreamsBuilder()
     (
         builder.stream("words", Consumed(key=STR, value=STR))
-        .process(Picky)
+        .process(processor)
         .group_by(picky, Grouped(key=STR, value=STR))
         .windowed_by(tumbling(size_ms=10_000))
         .count(Materialized("windowed-counts"))

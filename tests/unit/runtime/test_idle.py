@@ -171,3 +171,18 @@ def test_no_input_is_idle_because_the_clock_was_set_forward_or_the_process_stood
     cluster.run(worker, turns=60)
     counts = {start_ms: n for (word, start_ms), n in cluster.counts().items() if word == "to"}
     assert counts == fed
+
+
+@pytest.mark.parametrize(("idle_after_ms", "turn_ms"), [(60_000, 31_000), (2_000, 1_100)])
+def test_slow_turns_add_up_to_the_silence_of_an_input(idle_after_ms: int, turn_ms: int) -> None:
+    cluster = Cluster(partitions=2)
+    worker = cluster.worker(
+        topology=word_count(final=True),
+        task={"idle_after_ms": idle_after_ms},
+    )
+    cluster.feed(["a", "b"], START_MS - 100_000)
+    cluster.run(worker)
+    for turn in range(12):  # the other partition is silent for as long
+        cluster.broker.write("words", None, b"a", START_MS - 90_000 + turn * 10_000, 0)
+        cluster.run(worker, turns=1, step_ms=turn_ms)
+    assert len(cluster.counts()) >= 5

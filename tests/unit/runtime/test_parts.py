@@ -141,6 +141,15 @@ def test_the_shares_of_a_deadline_end_with_it() -> None:
     assert (deadline.left_ms, deadline.share_ms(600), deadline.over) == (0, 1, True)
 
 
+def test_a_deadline_comes_no_later_when_the_clock_on_the_wall_is_set_back() -> None:
+    clock = ManualClock()
+    deadline = Deadline(clock, 1_000)
+    clock.advance(-3_600_000)
+    assert deadline.left_ms == 1_000
+    clock.advance(1_000)
+    assert deadline.over
+
+
 def test_series_go_with_their_owner() -> None:
     metrics = Metrics()
     metrics.add("streamcore_rows_dropped_total", 2, task="0_0", reason="late")

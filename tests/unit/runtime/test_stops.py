@@ -3,7 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 from tests.unit.runtime.simulated import NAMES, START_MS, Cluster
-from tests.unit.runtime.test_failing_rows import with_a_processor
+from tests.unit.runtime.test_failing_rows import Picky, with_a_processor
+from tests.unit.runtime.test_user_errors import Refused
 
 from streamcore import STR, Consumed, Grouped, Materialized, StreamsBuilder
 from streamcore.errors import (
@@ -54,6 +55,25 @@ def test_a_stop_says_that_a_rebalance_took_away_what_it_could_not_commit(
     assert cluster.lag() == 0
 
 
+def test_a_second_rebalance_inside_a_stop_makes_nothing_good() -> None:
+    cluster = Cluster(partitions=1)
+    one = cluster.worker("one", commit_interval_ms=1_000_000)
+    cluster.feed(["to", "be"], OLD_MS)
+    cluster.run(one, turns=6, step_ms=10)
+    cluster.broker.faults.next("producer.flush", False)  # so that the last commit waits, and polls
+    cluster.broker.faults.next("consumer.commit", RetriableError("no answer"))
+    rebalances: list[bool] = []
+
+    def poll() -> None:
+        rebalances.append(one._committer.running)
+        one._commit_and_drop()
+
+    one._wait = poll  # type: ignore[method-assign]
+    assert not one.stop(cluster.clock.now_ms())
+    assert rebalances == [True, False]  # the one ends the commit, the other finds nothing
+    assert cluster.broker.group(NAMES.group).offsets[WORDS].offset == 0
+
+
 def test_a_stop_whose_commit_a_rebalance_has_ended_well_is_clean() -> None:
     cluster = Cluster(partitions=1)
     one = cluster.worker("one", commit_interval_ms=1_000_000)
@@ -97,6 +117,29 @@ def test_one_locked_folder_keeps_no_other_task_from_running() -> None:
     cluster.run(worker, turns=60)
     tasks = {TaskId(sub, partition) for sub in (0, 1) for partition in range(4)}
     assert set(worker._tasks.running) == tasks - {Locked.held}
+
+
+@pytest.mark.parametrize("trouble", ["folder", "init"])
+def test_nor_does_it_keep_one_waiting_that_is_restored_later(trouble: str) -> None:
+    cluster = Cluster(partitions=4)
+    first = cluster.worker(topology=with_a_processor())
+    cluster.feed([str(n) for n in range(2_000)], OLD_MS)
+    cluster.settle(first)
+    assert first.stop(cluster.clock.now_ms())
+    state_dir = Locked() if trouble == "folder" else MemoryStateDir()
+    topology = with_a_processor(Picky if trouble == "folder" else Refused)
+    worker = cluster.worker("b", topology, state_dir, restore_rows_max=10)
+    restored_ms: dict[TaskId, int] = {}
+    waited_ms: list[int] = []
+    for _ in range(600):
+        cluster.run(worker, turns=1, step_ms=100)
+        now_ms = cluster.clock.now_ms()
+        for task in worker._tasks._restored:
+            restored_ms.setdefault(task, now_ms)
+        started = restored_ms.keys() & worker._tasks.running.keys()
+        waited_ms += [now_ms - restored_ms.pop(task) for task in started]
+    assert len(waited_ms) >= 3
+    assert max(waited_ms) <= 200
 
 
 def test_commits_that_had_nothing_to_commit_do_not_shorten_the_waits_between_rebuilds(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.unit.runtime.simulated import START_MS, Cluster
+from tests.unit.runtime.simulated import NAMES, START_MS, Cluster, settings, word_count
 
 from streamcore import (
     INT64,
@@ -18,11 +18,13 @@ from streamcore import (
     Produced,
     StreamsBuilder,
     Topology,
+    serde_of,
     tumbling,
     windowed_serde,
 )
 from streamcore.errors import RetriableError, UserCodeError
 from streamcore.runtime.lifecycle import WorkerState
+from streamcore.runtime.worker import create_worker
 
 OLD_MS = START_MS - 100_000
 GUARANTEES = ("at_least_once", "exactly_once_v2")
@@ -30,16 +32,16 @@ PLACES = ("map", "process", "timer", "behind the count", "init")
 
 
 class Trouble:
-    """Raises once in one place, when armed."""
+    """Raises in one place, as often as it is armed for."""
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self.armed = False
+        self.armed = 0
         self.raised = 0
 
     def at(self, place: str) -> None:
         if self.armed and place == self._place:
-            self.armed = False
+            self.armed -= 1
             self.raised += 1
             raise RetriableError("the service of somebody else is away")
 
@@ -91,12 +93,12 @@ def test_what_user_code_wants_tried_again_is_done_again_from_the_last_commit(
     trouble = Trouble(place)
     cluster = Cluster(partitions=1, guarantee=guarantee)
     if place == "init":
-        trouble.armed = True
+        trouble.armed = 1
     worker = cluster.worker(topology=topology(trouble), commit_interval_ms=1_000)
     cluster.run(worker)
     for turn in range(12):
         cluster.feed(["to", "be"] * 5, OLD_MS + turn * 10_000)
-        trouble.armed |= turn == 5 and place != "init"
+        trouble.armed += turn == 5 and place != "init"
         cluster.run(worker, turns=1)
     cluster.settle(worker)
     assert trouble.raised == 1
@@ -107,6 +109,128 @@ def test_what_user_code_wants_tried_again_is_done_again_from_the_last_commit(
         assert counts == fed
     else:
         assert all(counts[key] >= count for key, count in fed.items())
+
+
+@pytest.mark.parametrize("place", ["serde", "timestamp"])
+def test_no_record_is_skipped_because_a_service_behind_a_serde_is_away(place: str) -> None:
+    trouble = Trouble(place)
+
+    def text(data: bytes) -> str:
+        trouble.at("serde")
+        return data.decode()
+
+    def stamp_ms(_key: object, _value: object, record_ms: int) -> int:
+        trouble.at("timestamp")
+        return record_ms
+
+    serde = serde_of("text", str.encode, text)
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed(key=STR, value=serde, timestamp=stamp_ms))
+    words.to("windowed-counts", Produced(key=STR, value=STR))
+    cluster = Cluster(partitions=1)
+    policies = {"deserialization_error": "continue", "timestamp_error": "continue"}
+    worker = cluster.worker(topology=builder.build(), task=policies)
+    cluster.run(worker)
+    trouble.armed = 2  # for the batch, and for a row of it
+    for word in (b"to", b"be"):
+        cluster.broker.write("words", None, word, OLD_MS, 0)
+    cluster.run(worker, turns=60)
+    assert trouble.raised == 2
+    assert [record.value for record in cluster.broker.read("windowed-counts")] == [b"to", b"be"]
+
+
+class Away(Processor):
+    """Its service is away for two minutes, and then no more."""
+
+    left = 0
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+
+    def process(self, key: Any, value: Any) -> None:
+        if Away.left:
+            Away.left -= 1
+            raise RetriableError("the service of somebody else is away")
+        self._context.forward(key, value)
+
+
+def test_a_service_that_is_away_for_long_ends_no_worker() -> None:
+    cluster = Cluster(partitions=1)
+    worker = cluster.worker(topology=passing_through(Away))
+    cluster.run(worker)
+    Away.left = 30
+    cluster.feed(["to", "be"], OLD_MS)
+    cluster.run(worker, turns=1_000)
+    assert Away.left == 0
+    assert [record.value for record in cluster.broker.read("windowed-counts")] == [b"to", b"be"]
+
+
+class Refused(Processor):
+    """One partition's service is away for good."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+        if context.task_id.partition == 1:
+            raise RetriableError("the service of somebody else is away")
+
+    def process(self, key: Any, value: Any) -> None:
+        self._context.forward(key, value)
+
+
+def test_an_init_that_wants_another_try_stops_no_other_task() -> None:
+    cluster = Cluster(partitions=4)
+    worker = cluster.worker(topology=passing_through(Refused))
+    cluster.feed(["to", "be", "or", "not"], OLD_MS)
+    cluster.run(worker, turns=600)
+    assert {task.partition for task in worker._tasks.running} == {0, 2, 3}
+    sent = {record.value for record in cluster.broker.read("windowed-counts")}
+    assert sent == {b"to", b"or", b"not"}
+
+
+@pytest.mark.parametrize("how", ["constructor", "close with another try"])
+def test_what_a_constructor_raises_is_named_and_a_close_may_ask_for_nothing(how: str) -> None:
+    class Failing(Processor):
+        def __init__(self) -> None:
+            if how == "constructor":
+                raise ValueError("no database")
+
+        def init(self, context: ProcessorContext) -> None:
+            self._context = context
+
+        def process(self, key: Any, value: Any) -> None:
+            self._context.forward(key, value)
+
+        def close(self) -> None:
+            raise RetriableError("the service of somebody else is away")
+
+    cluster = Cluster(partitions=2)
+    worker = cluster.worker(topology=passing_through(Failing))
+    if how == "constructor":
+        with pytest.raises(UserCodeError, match="in a processor's constructor: ValueError"):
+            cluster.run(worker)
+        assert worker.state is WorkerState.ERROR
+        worker.close()
+    else:
+        cluster.feed(["to", "be"], OLD_MS)
+        cluster.run(worker)
+        assert worker.stop(cluster.clock.now_ms())
+        assert worker.state is WorkerState.NOT_RUNNING
+
+
+def test_a_state_listener_that_fails_keeps_nobody_from_the_last_commit() -> None:
+    def listen(_before: WorkerState, after: WorkerState) -> None:
+        if after is WorkerState.PENDING_SHUTDOWN:
+            raise ValueError("no screen")
+
+    cluster = Cluster(partitions=1)
+    world = cluster.broker.world(NAMES.group, slot="a")
+    worker = create_worker(word_count(), NAMES, settings(), world, [listen])
+    worker.start(cluster.clock.now_ms())
+    cluster.feed(["to"], OLD_MS)
+    cluster.run(worker)
+    with capture_logs() as logs:
+        assert worker.stop(cluster.clock.now_ms())
+    assert "a state listener failed" in {entry["event"] for entry in logs}
 
 
 def failing(place: str) -> type[Processor]:

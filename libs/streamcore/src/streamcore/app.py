@@ -286,12 +286,12 @@ class StreamsApp:
                     at_once = worker.metrics.take_shrunk()  # others tell of these from now on
                     link.tell(lambda: self._samples(worker), worker.store_lags, at_once=at_once)
         _log.info("stopping", reason=signals.reason)
-        began_ms = clock.now_ms()
+        began_ms = clock.steady_ms()
         budget_ms = worker_settings(config, self._names).stop_budget_ms
-        clean = worker.stop(began_ms, budget_ms=signals.left_ms(budget_ms))
+        clean = worker.stop(clock.now_ms(), budget_ms=signals.left_ms(budget_ms))
         if link is not None:
             link.tell(lambda: self._samples(worker), worker.store_lags, at_once=True)
-        took_ms = clock.now_ms() - began_ms
+        took_ms = clock.steady_ms() - began_ms
         _log.info("stopped", committed=clean, took_ms=took_ms, rss_bytes=rss_bytes())
         return 0 if clean else 1
 

@@ -7,3 +7,7 @@ class Clock(Protocol):
     """Wall-clock time in milliseconds since the epoch; it may leap ahead, but never goes back."""
 
     def now_ms(self) -> int: ...
+
+    def steady_ms(self) -> int:
+        """Milliseconds since some moment, for measuring: nobody sets them."""
+        ...

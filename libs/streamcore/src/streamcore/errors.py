@@ -21,6 +21,7 @@
     ├── RetriableError               RETRY      the broker did not answer in time
     ├── FetchPositionGoneError       REBUILD    the log no longer holds the position
     ├── TaskCorruptedError           REBUILD    state and memory of a task must be built anew
+    ├── UserRetryError               REBUILD    user code asked for another try, however often
     ├── TransactionAbortedError      REBUILD
     ├── NotDeliveredError            REBUILD    the broker did not take records in time
     ├── ProducerFencedError          REBUILD    with a new producer
@@ -229,6 +230,18 @@ class TaskCorruptedError(StreamsError):
     """Memory or state of some tasks cannot be trusted: they are rebuilt from the last commit."""
 
     recovery = Recovery.REBUILD_TASKS
+
+
+class UserRetryError(StreamsError):
+    """User code raised what says "the same again, later": half of it may have been done, so all of
+    it is done again, from the last commit on and for as long as that takes.
+    """
+
+    recovery = Recovery.REBUILD_TASKS
+
+    def __init__(self, task: TaskId, error: StreamsError) -> None:
+        self.task = task
+        super().__init__(f"task {task}: a user's function raised {type(error).__name__}: {error}")
 
 
 class TransactionAbortedError(StreamsError):

@@ -37,6 +37,10 @@ class SystemClock:
         self._now_ns, self._asked_ns = max(self._wall_ns(), slow_ns), asked_ns
         return self._now_ns // 1_000_000
 
+    def steady_ms(self) -> int:
+        """Return milliseconds since some moment; nobody sets them."""
+        return self._monotonic_ns() // 1_000_000
+
 
 class StopSignals:
     """Notes that SIGTERM or SIGINT came, while the context is open; sent twice, it counts once.

@@ -178,11 +178,13 @@ class Context:
 class ProcessorOperator:
     """Runs one processor of one task."""
 
-    def __init__(self, node: Process, context: Context, owned: tuple[Store, ...]) -> None:
+    def __init__(
+        self, node: Process, processor: Processor, context: Context, owned: tuple[Store, ...]
+    ) -> None:
         self._node = node
         self._context = context
         self._owned = owned
-        self._processor: Processor = node.supplier()
+        self._processor = processor
         self._mark = UNKNOWN
         self._committed_ms = NO_TIME_MS
 

@@ -44,10 +44,16 @@ def _chosen(
     partitioner: Callable[[str, Any, Any, int], int], target: Target, rows: Rows
 ) -> list[int]:
     topic, partitions = target.topic, target.partitions
-    return [
+    chosen = [
         partitioner(topic, key, value, partitions)
         for key, value in zip(rows.keys, rows.values, strict=True)
     ]
+    for partition in chosen:
+        if type(partition) is not int or not 0 <= partition < partitions:
+            raise ValueError(
+                f"the partitioner gave {partition!r} for {topic}, which has {partitions} partitions"
+            )
+    return chosen
 
 
 def _bytes(column: Sequence[bytes | None]) -> list[bytes]:

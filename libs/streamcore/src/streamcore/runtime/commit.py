@@ -27,9 +27,6 @@ _log = structlog.get_logger("streamcore.commit")
 FLUSH_SLICE_MS = 1_000
 """How long one wait for acknowledgements lasts before the consumer is polled again."""
 
-LEAP_LEAST_MS = 1_000
-"""Between two turns it may take so long at least; else half of what makes an input idle."""
-
 DOUBTED_CUTS = 2
 """After a commit without an answer: the one that gets it may itself have waited long for it."""
 
@@ -52,10 +49,11 @@ class Committer:
         self._consumer: Consumer | None = None
         self._running = self._settled = False
         self._seen_ms: int | None = None
+        self._unheard_ms = 0
         self._doubted_cuts = 0  # so many of the next ones find no input idle
         self.group_metadata: Any = None  # taken in the assign callback, for all of its generation
         self._topic_ids = topic_ids
-        self._leap_ms = max(LEAP_LEAST_MS, settings.task.idle_after_ms // 2)
+        self._leap_ms = settings.task.idle_after_ms // 2
         self.durable: dict[TopicPartition, OffsetAndMetadata] = {}
         """What the commits of this generation have made durable."""
         self.commits = 0
@@ -84,13 +82,10 @@ class Committer:
         :raises TransactionAbortedError, ProducerFencedError: exactly-once: rebuild the tasks.
         """
         assert not self._running, "a commit is under way"
-        self.pass_time(now_ms)
         if tasks and consumer.member_id() is None:
             raise MemberFencedError("this member is not in the group any more")
-        if self._doubted_cuts:
-            self._doubted_cuts -= 1
-            for task in tasks:
-                task.doubt_idleness(now_ms)
+        self.pass_time(now_ms)
+        self._doubt_idleness(tasks, now_ms)
         for task in tasks:
             for partition in consumer.unread(task.read_to_end()):
                 task.expect_more(partition)
@@ -112,12 +107,22 @@ class Committer:
         return done
 
     def pass_time(self, now_ms: int) -> None:
-        """A turn begins. If the last one began long ago, nobody has listened since: this process
-        stood still, or the clock was set. No input was silent then, it was not heard.
+        """A turn begins. If the last one began very long ago, inputs were not silent since then:
+        nobody has listened, because this process stood still or the clock was set. Turns that are
+        merely slow add up.
         """
-        since_ms, self._seen_ms = self._seen_ms, now_ms
-        if since_ms is not None and now_ms - since_ms >= self._leap_ms:
-            self.doubt()
+        if self._seen_ms is not None:
+            self._unheard_ms += max(0, now_ms - self._seen_ms - self._leap_ms)
+        self._seen_ms = now_ms
+
+    def _doubt_idleness(self, tasks: Sequence[Task], now_ms: int) -> None:
+        unheard_ms, self._unheard_ms = self._unheard_ms, 0
+        if self._doubted_cuts:
+            self._doubted_cuts -= 1
+            unheard_ms = now_ms  # all the time that there was
+        if unheard_ms:
+            for task in tasks:
+                task.doubt_idleness(now_ms, unheard_ms)
 
     def doubt(self) -> None:
         """The broker did not answer: who knows what waits in inputs that seemed read to the end.

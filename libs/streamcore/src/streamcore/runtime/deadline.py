@@ -8,12 +8,12 @@ class Deadline:
 
     def __init__(self, clock: Clock, budget_ms: int) -> None:
         self._clock = clock
-        self._end_ms = clock.now_ms() + budget_ms
+        self._end_ms = clock.steady_ms() + budget_ms
 
     @property
     def left_ms(self) -> int:
         """What is left, at least 0."""
-        return max(0, self._end_ms - self._clock.now_ms())
+        return max(0, self._end_ms - self._clock.steady_ms())
 
     @property
     def over(self) -> bool:

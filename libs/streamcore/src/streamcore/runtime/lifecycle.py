@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
+import structlog
+
+_log = structlog.get_logger("streamcore.worker")
+
 
 class WorkerState(Enum):
     """What a worker is doing."""
@@ -67,7 +71,8 @@ NEXT: Final[Mapping[WorkerState, frozenset[WorkerState]]] = {
 }
 
 StateListener = Callable[[WorkerState, WorkerState], None]
-"""Called with the old and the new state, after the move."""
+"""Called with the old and the new state, after the move. What it raises is logged, and the worker
+goes on."""
 
 
 class Lifecycle:
@@ -87,7 +92,10 @@ class Lifecycle:
             raise AssertionError(f"worker: {before.name} -> {to.name}; allowed: {allowed}")
         self.state = to
         for listener in self._listeners:
-            listener(before, to)
+            try:
+                listener(before, to)
+            except Exception:  # a last commit, say, is not to be lost for it
+                _log.exception("a state listener failed", state=to.value)
 
 
 def as_mermaid() -> str:

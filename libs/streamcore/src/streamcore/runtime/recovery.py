@@ -16,6 +16,7 @@ from streamcore.errors import (
     ProducerFencedError,
     Recovery,
     StreamsError,
+    UserRetryError,
 )
 from streamcore.model import TopicPartition
 from streamcore.runtime.backoff import Backoff
@@ -112,7 +113,7 @@ class Recoverer:
         """Go back to the last commit with every task; the sends of all share one producer."""
         if not self._begins_anew(error):
             self._rebuilds += 1
-        if self._rebuilds > REBUILDS_MAX:
+        if self._rebuilds > REBUILDS_MAX and not isinstance(error, UserRetryError):
             _log.error("tasks were rebuilt again and again without a commit")
             raise error
         _log.warning("tasks go back to their last commit", reason=str(error))

@@ -5,7 +5,7 @@ tails read, then it runs. A rebuild is nothing but dropping a task that is still
 stay open over a rebuild and over a rebalance; the worker says which of them are given up.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -19,7 +19,7 @@ from streamcore.errors import (
     StateDirLockedError,
     StreamsError,
     TopicError,
-    UserCodeError,
+    UserRetryError,
 )
 from streamcore.model import OffsetAndMetadata, TaskId, TopicPartition
 from streamcore.runtime.backoff import Backoff
@@ -51,7 +51,7 @@ class Tasks:
         self._built: dict[TaskId, Task] = {}  # restoring, or restored and not yet started
         self._restored: set[TaskId] = set()  # the latter
         self._begins: dict[TaskId, dict[TopicPartition, OffsetAndMetadata]] = {}
-        self._backoff = Backoff()
+        self._making, self._starting = Backoff(), Backoff()
         self.running: dict[TaskId, Task] = {}
         self.by_partition: dict[TopicPartition, Task] = {}  # the running one that reads it
         self.positions: dict[TopicPartition, int] = {}  # next offset to fetch, of all we read
@@ -100,7 +100,7 @@ class Tasks:
         self._intact &= self._wanted.keys()
         self._troubles.keep_only(self._wanted)
         self._beginnings.forget()
-        self._backoff = Backoff()
+        self._making, self._starting = Backoff(), Backoff()
 
     def drop(self, *, clean: bool) -> None:
         """Close all tasks and want none. ``clean``: what they did is committed."""
@@ -125,7 +125,7 @@ class Tasks:
             self.must_assign = True
             try:
                 task.close(clean=clean)
-            except UserCodeError as error:  # what counts is committed, or will be done again
+            except StreamsError as error:  # what counts is committed, or will be done again
                 _log.warning("a task did not close as it should", reason=str(error))
 
     # -- rows that fail ----------------------------------------------------------------------
@@ -165,14 +165,10 @@ class Tasks:
 
         What the world does not answer in time is tried again in a later turn, later and later.
         """
-        if not self._backoff.holds(now_ms) and (self._restored or not self.settled):
-            troubles = [_trouble(partial(self._make, consumer, now_ms, held))]
-            starts = [partial(self._start, task, now_ms) for task in sorted(self._restored)]
-            troubles += map(_trouble, starts)  # what one waits for keeps no other from it
-            if reasons := [str(trouble) for trouble in troubles if trouble is not None]:
-                self._backoff.failed(reasons[0], now_ms)
-            else:
-                self._backoff.succeeded()
+        if not self.settled:
+            _attempt([partial(self._make, consumer, now_ms, held)], self._making, now_ms)
+        starts = [partial(self._start, task, now_ms) for task in sorted(self._restored)]
+        _attempt(starts, self._starting, now_ms)
         self._restorer.rest()
         self._engines.stamp(self.running, now_ms)
         self._engines.clean_up(now_ms)
@@ -187,7 +183,9 @@ class Tasks:
         if not self._restorer.busy:
             return
         try:
-            self._restored.update(self._restorer.step(rows_max, timeout_ms, now_ms))
+            if done := self._restorer.step(rows_max, timeout_ms, now_ms):
+                self._restored.update(done)
+                self._starting = Backoff()  # these have not been tried yet
         except FetchPositionGoneError as error:
             if not self._restorer.reads(error.partition):
                 raise
@@ -251,13 +249,20 @@ class Tasks:
         _log.info("task runs", task=str(task_id), inputs=listed(task.inputs))
 
 
-def _trouble(step: Callable[[], None]) -> StreamsError | None:
-    """Do it; return what kept it from being done, if that passes by itself."""
-    try:
-        step()
-    except (RetriableError, StateDirLockedError) as error:
-        return error
-    return None
+def _attempt(steps: Sequence[Callable[[], None]], backoff: Backoff, now_ms: int) -> None:
+    """Do all of it that can be done; what one step waits for keeps no other from being done."""
+    if not steps or backoff.holds(now_ms):
+        return
+    reasons: list[str] = []
+    for step in steps:
+        try:
+            step()
+        except (RetriableError, StateDirLockedError, UserRetryError) as error:
+            reasons.append(str(error))
+    if reasons:
+        backoff.failed(reasons[0], now_ms)
+    else:
+        backoff.succeeded()
 
 
 def _behind_markers(made: Prepared) -> dict[TopicPartition, int]:

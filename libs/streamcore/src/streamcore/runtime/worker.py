@@ -380,7 +380,7 @@ class Worker:
 
     def _end_generation(self, *, clean: bool) -> None:
         """Have no tasks any more. ``clean``: all that they did is durable."""
-        self._kept = clean
+        self._kept &= clean
         self._committer.forget()
         self._pace.forget()
         self._member.membership.leave()

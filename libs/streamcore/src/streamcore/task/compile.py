@@ -23,6 +23,7 @@ from streamcore.state.kv import KeyValueStore
 from streamcore.task.config import TaskConfig
 from streamcore.task.downstream import downstream_of
 from streamcore.task.meetings import ways_meet
+from streamcore.task.user_code import user_code
 from streamcore.topology.graph import Partitions, SubTopology, Topology
 from streamcore.topology.naming import Names
 from streamcore.topology.nodes import (
@@ -289,7 +290,9 @@ class _Compiler:
         owned = tuple(
             around.stores[spec.name] for spec in node.stores if self._owner(spec.name) == node.name
         )
-        return ProcessorOperator(node, context, owned)
+        with user_code(around.task, "in a processor's constructor"):
+            processor = node.supplier()
+        return ProcessorOperator(node, processor, context, owned)
 
     def _owner(self, store: str) -> str:
         """The first node with a store is the one that lets it expire."""
@@ -306,7 +309,9 @@ class _Compiler:
                     f"{node.name} stands behind {parent}, whose results have no offsets of their "
                     "own; send them through a topic and read that into the external store"
                 )
-        return External(node.supplier())
+        with user_code(self._around.task, "in an external store's constructor"):
+            store = node.supplier()
+        return External(store)
 
     def _ancestors(self, name: str) -> set[str]:
         found: set[str] = set()

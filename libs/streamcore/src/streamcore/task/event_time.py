@@ -79,10 +79,10 @@ class EventTime:
             return clock.mark(now_ms, caught_up=buffers[partition].caught_up)
         return self._upstream[partition].mark()
 
-    def doubt_idleness(self, now_ms: int) -> None:
-        """Let the idleness of every input count from now again."""
+    def doubt_idleness(self, now_ms: int, unheard_ms: int) -> None:
+        """Take so much from how long each input has been silent."""
         for clock in self._clocks.values():
-            clock.start(now_ms)
+            clock.start(min(now_ms, clock.moved_at_ms + unheard_ms))
 
     def state(
         self, partition: TopicPartition, watermarks_ms: tuple[int, ...], now_ms: int

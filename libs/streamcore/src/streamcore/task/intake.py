@@ -20,6 +20,7 @@ from streamcore.model import Fetched, Headers, TopicPartition
 from streamcore.operators.base import FOREIGN_REPARTITION_RECORD
 from streamcore.operators.marker import Marker, read_marker, take_clocks
 from streamcore.serde.base import Serde
+from streamcore.task.user_code import blame_no_record
 from streamcore.topology.nodes import Source
 
 
@@ -171,7 +172,8 @@ class Intake:
         if extract is not None:
             try:
                 stamps_ms = list(map(extract, keys, values, stamps_ms))
-            except Exception:  # user code; the row is found one by one
+            except Exception as error:  # user code; the row is found one by one
+                blame_no_record(error)
                 return self._around_faults(fetched, low, high, limit_ms)
         if (
             (extract is not None and set(map(type, stamps_ms)) != {int})
@@ -195,7 +197,8 @@ class Intake:
     def _decoded(self, serde: Serde, column: Sequence[bytes | None]) -> list[Any] | None:
         try:
             return serde.deserialize_column(column)
-        except Exception:  # a serde may raise anything; the row is found one by one
+        except Exception as error:  # a serde may raise anything; the row is found one by one
+            blame_no_record(error)
             return None
 
     def _around_faults(self, fetched: Fetched, low: int, high: int, limit_ms: int) -> list[Item]:
@@ -222,12 +225,14 @@ class Intake:
             try:
                 decoded += serde.deserialize_column([data])
             except Exception as error:  # a serde may raise anything
+                blame_no_record(error)
                 return DeserializationError(*at, f"{what} as {serde!r}: {_brief(error)}")
         stamp_ms = fetched.stamps_ms[row]
         if source.timestamp is not None:
             try:
                 stamp_ms = source.timestamp(decoded[0], decoded[1], stamp_ms)
             except Exception as error:  # user code
+                blame_no_record(error)
                 return TimestampError(*at, f"the timestamp extractor failed: {_brief(error)}")
         return _stamp_fault(at, stamp_ms, limit_ms)
 

@@ -12,7 +12,7 @@ accept               RUNNING             buffers what the broker gave
 process              RUNNING             runs buffered rows; the outbox grows
 punctuate            RUNNING             fires wall-clock timers
 drain                RUNNING             hands over the sends so far
-doubt_idleness       RUNNING             lets the idleness of inputs count from now again
+doubt_idleness       RUNNING             takes time from the silence of inputs
 read_to_end          RUNNING             says which inputs seem to be read to their ends
 expect_more          RUNNING             hears that one of these has more
 cut                  RUNNING             empties overlays, lets time pass, names what to commit
@@ -166,7 +166,10 @@ class Task:
         limit_ms = self._now_ms + self._config.max_timestamp_ahead_ms
         if source.internal:
             limit_ms = 1 << 62  # what entered through a source topic was judged there
-        items = self._intakes[partition].items(fetched, limit_ms)
+        try:
+            items = self._intakes[partition].items(fetched, limit_ms)
+        except StreamsError as error:
+            pass_on(self.id, error)
         self._buffers[partition].add(items, at_end=fetched.at_end)
 
     @property
@@ -257,12 +260,9 @@ class Task:
         self._outbox.clear()
         return sends
 
-    def doubt_idleness(self, now_ms: int) -> None:
-        """Let no input be idle before it has been silent for as long again.
-
-        For when the broker has not answered: inputs were not silent then, they were not heard.
-        """
-        self._time.doubt_idleness(now_ms)
+    def doubt_idleness(self, now_ms: int, unheard_ms: int) -> None:
+        """Take so much from how long inputs have been silent: it was not they who were silent."""
+        self._time.doubt_idleness(now_ms, unheard_ms)
 
     def read_to_end(self) -> dict[TopicPartition, int]:
         """Return the inputs that seem to be read to their ends, and where those were."""

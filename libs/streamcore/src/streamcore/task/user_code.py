@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from streamcore.errors import Recovery, StreamsError, TaskCorruptedError, UserCodeError
+from streamcore.errors import Recovery, StreamsError, UserCodeError, UserRetryError
 from streamcore.model import TaskId
 
 
@@ -21,6 +21,12 @@ def user_code(task: TaskId, where: str) -> Iterator[None]:
         raise UserCodeError(task, where, f"{type(error).__name__}: {error}") from error
 
 
+def blame_no_record(error: Exception) -> None:
+    """Raise again what asks for another try: a policy for bad records is no answer to that."""
+    if isinstance(error, StreamsError) and error.recovery is Recovery.RETRY:
+        raise error
+
+
 def pass_on(task: TaskId, error: StreamsError) -> NoReturn:
     """Raise what an error of the engine's own kind means that came out of user code.
 
@@ -29,6 +35,4 @@ def pass_on(task: TaskId, error: StreamsError) -> NoReturn:
     """
     if error.recovery is not Recovery.RETRY:
         raise error
-    raise TaskCorruptedError(
-        f"task {task}: a user's function raised {type(error).__name__}: {error}"
-    ) from error
+    raise UserRetryError(task, error) from error
