@@ -2,9 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks import contestants, results
+from benchmarks import bounds, contestants, results
 from benchmarks.broker import at_hand
 from benchmarks.contestants import JAVA, OURS, Contestant
 from benchmarks.fleet import PARTITIONS
@@ -54,6 +54,14 @@ def conduct(
         sys.stderr.write(f"{name}: {problem}\n")
         return 2
     return int(not is_right)
+
+
+def judged(name: str, code: int, broken: Sequence[str]) -> int:
+    """Return the exit code of a run with these broken bounds; one line says which they are."""
+    if line := bounds.verdict(name, broken):
+        sys.stderr.write(line + "\n")
+        return code or 1
+    return code
 
 
 def _runners(given: argparse.Namespace) -> dict[str, Contestant]:

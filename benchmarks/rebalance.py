@@ -12,16 +12,17 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable
 
-from benchmarks import results
+from benchmarks import bounds, results
 from benchmarks.command import (
     COMMIT_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
     conduct,
     guarantees,
+    judged,
     parser,
     say,
 )
-from benchmarks.contestants import Contestant, Group
+from benchmarks.contestants import OURS, Contestant, Group
 from benchmarks.fleet import SETTLE_TIMEOUT_S, STOP_TIMEOUT_S, Fleet, fleet
 from benchmarks.measure import RunError
 from benchmarks.moves import Move, Watch, watch
@@ -34,7 +35,8 @@ Moves = dict[str, list[Move]]
 def main(arguments: list[str] | None = None) -> int:
     """Print each event and, as the last line, the longest times of each kind in seconds.
 
-    1 when ours counted nothing, or other than was fed; 2 when a run failed.
+    1 when ours counted nothing, or other than was fed, or stood still for too long; 2 when a run
+    failed.
     """
     options = parser("rebalance", __doc__)
     options.add_argument(
@@ -43,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--part", choices=PARTS, help="with standbys, or without")
     given = options.parse_args(arguments)
     figures: list[str] = []
+    broken: list[str] = []
 
     def run(broker: Broker, who: str, contestant: Contestant) -> bool:
         is_right = True
@@ -62,6 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
                             play(made, seen, moves, kind)
                         is_right = is_right and seen.is_exact
             figures.append(f"{kind}: {_longest(moves)}")
+            if who == OURS:
+                broken.extend(bounds.long_gaps(kind, moves))
         return is_right
 
     code = conduct("rebalance", given, run)
@@ -73,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
             last,
         )
     say(last)
-    return code
+    return judged("rebalance", code, broken)
 
 
 def _longest(moves: Moves) -> str:

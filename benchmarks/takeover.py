@@ -8,16 +8,17 @@ of every task that the dead one ran.
 import shutil
 import sys
 
-from benchmarks import results
+from benchmarks import bounds, results
 from benchmarks.command import (
     COMMIT_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
     conduct,
     guarantees,
+    judged,
     parser,
     say,
 )
-from benchmarks.contestants import Contestant, Group
+from benchmarks.contestants import OURS, Contestant, Group
 from benchmarks.fleet import SETTLE_TIMEOUT_S, Fleet, fleet
 from benchmarks.moves import Move, watch
 from benchmarks.topics import Broker
@@ -28,7 +29,8 @@ NAMES = ("a", "b")
 def main(arguments: list[str] | None = None) -> int:
     """Print each kill and, as the last line, the longest takeover of each kind in seconds.
 
-    1 when ours counted nothing, or other than was fed; 2 when a run failed.
+    1 when ours counted nothing, or other than was fed, or took over too late where it had standbys;
+    2 when a run failed.
     """
     options = parser("takeover", __doc__)
     options.add_argument(
@@ -42,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = options.parse_args(arguments)
     group = Group(SESSION_TIMEOUT_MS, given.standbys)
     figures: list[str] = []
+    broken: list[str] = []
 
     def run(broker: Broker, who: str, contestant: Contestant) -> bool:
         is_right = True
@@ -51,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
                 with fleet(broker, who, contestant, guarantee, COMMIT_INTERVAL_MS, group) as made:
                     kills, exact = _kills(made, kind, entries, given.rounds)
                 figures.append(f"{kind}={max(kill.took_over_s for kill in kills):.2f}")
+                if who == OURS and given.standbys:
+                    broken.extend(bounds.slow_takeovers(kind, kills, SESSION_TIMEOUT_MS))
                 is_right = is_right and exact
         return is_right
 
@@ -63,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
             last,
         )
     say(last)
-    return code
+    return judged("takeover", code, broken)
 
 
 def _kills(fleet: Fleet, kind: str, entries: int, rounds: int) -> tuple[list[Move], bool]:

@@ -72,6 +72,12 @@ def test_at_least_once_may_count_too_much_and_says_how_much() -> None:
     assert "none below the recount, surplus 2 words (25.00%) in 2 rows" in made.last_line()
 
 
+def test_at_least_once_says_so_when_nothing_was_counted_again() -> None:
+    made = outcome(options=ChaosOptions(guarantee="at_least_once"))
+    assert "each equal to the recount, to the unit: surplus 0; fed" in made.last_line()
+    assert "surplus" not in outcome().last_line()
+
+
 def test_at_least_once_may_not_count_too_little() -> None:
     made = outcome({A: 4, B: 4}, options=ChaosOptions(guarantee="at_least_once"))
     assert made.problems() == ["1 rows are too low, by 1 words"]

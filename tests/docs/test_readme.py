@@ -201,3 +201,15 @@ def shape(line: str) -> str:
     line = re.sub(r"\d+(?:[.,:]\d+)*", "0", line)
     line = re.sub(r"logs: \S+\)", "logs)", line)
     return re.sub(r"^0-0 .* \| ", "", line)
+
+
+# --- exit codes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["sim", "chaos", "bench"])
+def test_what_scripts_call_in_place_of_make_is_what_make_calls(target: str) -> None:
+    planned = subprocess.run(
+        ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    (called,) = re.findall(r"(\.venv/bin/python -m [\w.]+(?: chaos)?)", planned.stdout)
+    assert f"`{called}" in README

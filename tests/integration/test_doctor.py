@@ -17,7 +17,7 @@ from devstack.kafka import Broker
 from devstack.pytest_plugin import TEST_SETTINGS, Names
 from sink.connection import MIGRATION, Database
 from sink.migrate import migrate
-from sink.settings import database_url
+from sink.settings import Address, database_url
 from streamcore.app import look_at_cluster
 from streamcore.config import StreamsConfig
 
@@ -74,7 +74,7 @@ def test_a_release_on_a_plain_broker_passes_before_the_first_start_and_changes_n
     outer = [names(one) for one in ("lines", "words", "counts")]
     assert failed == {"tables", *(f"topic {one}" for one in outer)}
     make(admin, *outer)
-    opened = Database(database_url(url), MIGRATION)
+    opened = Database(Address(database_url(url), "DATABASE_URL"), MIGRATION)
     migrate(opened)
     opened.close()
 

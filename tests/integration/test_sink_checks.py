@@ -16,7 +16,7 @@ from sink.checks import Facts, checks, judge
 from sink.connection import MIGRATION, Database
 from sink.migrate import VERSION_TABLE, migrate
 from sink.remedies import MIGRATE, Remedies
-from sink.settings import Settings, database_url
+from sink.settings import Address, Settings, database_url
 from streamcore.findings import Finding
 from streamcore.heroku import App
 from streamcore.settings import load
@@ -39,7 +39,8 @@ class Home:
             connection.execute(statement)
 
     def migrate(self) -> None:
-        database = Database(database_url(self.server.url_of(self.name)), MIGRATION)
+        address = Address(database_url(self.server.url_of(self.name)), "DATABASE_URL")
+        database = Database(address, MIGRATION)
         migrate(database)
         database.close()
 

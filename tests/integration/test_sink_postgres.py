@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
+from sqlalchemy import URL
 
 from sink import table
 from sink.connection import Database, Limits
 from sink.migrate import context_of, migrate
-from sink.settings import database_url
+from sink.settings import Address, database_url
 from sink.store import ROWS_MAX, PostgresStore
 from streamcore import Window, Windowed
 from streamcore.errors import (
@@ -46,6 +47,10 @@ QUICK = Limits(transaction_s=1.5, statement_ms=1_000, lock_ms=300)
 _NUMBERS = itertools.count(1)
 
 
+def at(url: URL) -> Address:
+    return Address(url, "DATABASE_URL")
+
+
 class Home:
     """An empty database of its own for one test, and who looks into it from outside."""
 
@@ -57,7 +62,7 @@ class Home:
 
     def database(self, limits: Limits = QUICK) -> Database:
         """Return a connection of the sink's own kind; closed after the test."""
-        opened = Database(database_url(self.url), limits)
+        opened = Database(at(database_url(self.url)), limits)
         self._opened.append(opened)
         return opened
 
@@ -167,7 +172,8 @@ class TestContract(ExternalStoreContract):
 def test_a_wrong_address_is_waited_out_for_a_while_and_no_longer(
     home: Home, part: dict[str, Any], says: str
 ) -> None:
-    database = Database(database_url(home.url).set(**part), replace(QUICK, refused_s=0.3))
+    wrong = at(database_url(home.url).set(**part))
+    database = Database(wrong, replace(QUICK, refused_s=0.3))
     with pytest.raises(RetriableError, match=says), database.transaction():
         pass
     with pytest.raises(ConfigError, match=f"does not let us in: .*{says}") as caught:
@@ -453,13 +459,13 @@ def test_the_password_is_in_no_message(home: Home) -> None:
     url = database_url(home.url)
     assert url.password
     for wrong in (url.set(password="s3cret-word"), url.set(password="s3cret-word", port=1)):
-        database = Database(wrong, QUICK)
+        database = Database(at(wrong), QUICK)
         with pytest.raises(RetriableError) as caught, database.transaction():
             pass
         database.close()
         chain: BaseException | None = caught.value
         while chain is not None:
-            assert "s3cret-word" not in f"{chain!r} {chain} {wrong} {wrong!r}"
+            assert "s3cret-word" not in f"{chain!r} {chain} {wrong} {at(wrong)!r}"
             chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
 
 
@@ -489,7 +495,8 @@ def test_no_driver_repeats_the_password_whatever_is_wrong(
     """
     for password in ("p", "it's", "a b=c", "x\\y", "100%", "p@s/s:w", 'q"uote', "grün", "=\\'; "):
         secret = f"{password}{secrets.token_hex(8)}{password}" if password != "p" else password
-        database = Database(database_url(home.url).set(password=secret, query=options, **part))
+        url = database_url(home.url).set(password=secret, query=options, **part)
+        database = Database(at(url))
         with pytest.raises(StreamsError) as caught, database.transaction():
             pass
         database.close()

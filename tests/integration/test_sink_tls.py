@@ -16,7 +16,7 @@ from tests.integration.harness import COUNTS
 from tests.integration.tls_front import TlsFront, authority_file, tls_front
 
 from sink.connection import Database
-from sink.settings import database_url
+from sink.settings import Address, database_url
 from streamcore.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def through(front: TlsFront, table: str, host: str = "127.0.0.1", **options: str
 
 def over_tls(url: URL) -> bool:
     """Ask for something and tell whether that went over TLS."""
-    database = Database(url)
+    database = Database(Address(url, "DATABASE_URL"))
     try:
         with database.transaction() as connection:
             assert connection.scalar(text("select 1")) == 1
@@ -131,7 +131,7 @@ def test_a_worker_ends_with_the_line_and_does_not_wait_for_ever(
 
 def test_no_state_of_a_session_is_left_for_a_pooler_to_mix_up(table: str) -> None:
     """A pool hands a session to another client after each transaction."""
-    database = Database(database_url(table))
+    database = Database(Address(database_url(table), "DATABASE_URL"))
     with database.transaction() as connection:
         before = connection.scalar(text("select current_setting('statement_timeout')"))
         assert before != "0"
@@ -151,7 +151,7 @@ def test_no_state_of_a_session_is_left_for_a_pooler_to_mix_up(table: str) -> Non
 def test_one_connection_in_a_process_however_many_tasks_it_has(
     database: "Server", table: str
 ) -> None:
-    ours = Database(database_url(table))
+    ours = Database(Address(database_url(table), "DATABASE_URL"))
     for _ in range(3):
         with ours.transaction() as connection:
             connection.execute(text("select 1"))

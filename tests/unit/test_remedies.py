@@ -92,6 +92,11 @@ def test_a_group_refused_over_tls_without_a_prefix_is_a_prefix_that_is_missing(
     assert line.endswith("heroku config:get KAFKA_PREFIX --app sushi")
     (amber,) = told(error, {"AMBER_URL": "kafka+ssl://one:9096"}, **tls)
     assert amber.startswith("AMBER_PREFIX is not set")
+    two = {"KAFKA_URL": "kafka+ssl://two:9096", "KAFKA_PREFIX": "two-2."}
+    two |= {"PINK_URL": "kafka+ssl://one:9096", "SINK_KAFKA_ATTACHMENT": "PINK"}
+    (of_one_service,) = told(error, two, **tls)
+    assert of_one_service.startswith("PINK_PREFIX is not set")
+    assert of_one_service.endswith("heroku config:get PINK_PREFIX")
     assert told(error, prefix="columbia-1.", **tls)[-1].startswith("heroku kafka:consumer-groups")
     config = StreamsConfig(application_id="app", kafka_url="kafka://one:9092")
     assert prefix_problem(error, config, {}) is None

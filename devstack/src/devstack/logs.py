@@ -14,7 +14,6 @@ _PROBLEM = re.compile(
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CHUNK_BYTES = 256 * 1024
 _LINE_SHOWN = 300
-_SHOWN_AT_ONCE = 3
 
 
 def is_problem(line: str) -> bool:

@@ -117,6 +117,10 @@ def test_a_cluster_is_named_where_there_are_several(
 def test_an_attachment_is_known_by_its_address() -> None:
     assert attachment_of({"PINK_URL": OTHER}, OTHER) == "PINK"
     assert attachment_of({"PINK_URL": OTHER}, KAFKA) is None
+    alike = {"KAFKA_URL": OTHER, "AMBER_URL": OTHER, "PINK_URL": OTHER}
+    assert attachment_of(alike, OTHER) == "KAFKA"
+    for setting in ("STREAMCORE_KAFKA_ATTACHMENT", "SINK_KAFKA_ATTACHMENT"):
+        assert attachment_of({**alike, setting: "PINK_URL "}, OTHER) == "PINK"
 
 
 @pytest.mark.parametrize(

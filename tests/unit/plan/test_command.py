@@ -4,7 +4,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from streamcore import application
 from streamcore.cli import app
-from streamcore.cluster import BrokerFacts, ClusterFacts
+from streamcore.cluster import Answer, BrokerFacts, ClusterFacts, TopicFacts
 from streamcore.plan import command
 from streamcore.plan.topics import make_plan
 from streamcore.runtime import outer_topics
@@ -180,13 +180,44 @@ def test_a_script_of_what_is_missing_is_not_made_where_nobody_knows_it(
     monkeypatch.setenv("KAFKA_URL", "kafka://one:9092")
     monkeypatch.setenv("KAFKA_PREFIX", "zz.")
 
-    def look(_config: object, topics: Iterable[str], *_: object, **__: object) -> ClusterFacts:
-        return ClusterFacts((BrokerFacts("one:9092", "answers"),), hidden=frozenset(topics))
+    found = ClusterFacts((BrokerFacts("one:9092", "answers"),))
+    planned = json.loads(plan("--json", *QUICK).stdout)
+    topics = {one["wire"]: one["partitions"] for one in planned["topics"]}
+    groups = {one["wire"]: Answer(True) for one in planned["groups"]}
 
-    monkeypatch.setattr(command, "look_at_cluster", look)
+    monkeypatch.setattr(command, "look_at_cluster", lambda *_, **__: found)
+    found = replace(found, hidden=frozenset(topics), groups=groups)
     refused = plan("--diff", "--script", code=1)
     assert refused.stdout == ""
     assert "refuses to speak of textlines, words, " in refused.stderr
+    # Nor is that a cluster as planned, though nothing is known to be missing.
+    told = json.loads(plan("--diff", "--json", *QUICK, code=1).stdout)["differences"]
+    assert {(one["what"], one["undecided"]) for one in told} == {("unknown", True)}
+
+    there = {name: TopicFacts(name, count, 3) for name, count in topics.items()}
+    found = replace(found, topics=there, hidden=frozenset())
+    assert "heroku " not in plan("--diff", "--script").stdout
+    told = json.loads(plan("--diff", "--json", *QUICK).stdout)["differences"]
+    assert {(one["what"], one["undecided"]) for one in told} == {("unknown", False)}, "settings"
+
+    found = replace(found, groups={**groups, "zz.sink-app": Answer(None, "not now")})
+    refused = plan("--diff", "--script", code=1)
+    assert refused.stdout == ""
+    assert "nobody says whether the group is granted: not now" in refused.stderr
+    plan("--diff", "--json", *QUICK, code=1)
+
+
+def test_a_certificate_that_cannot_be_read_is_told_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEROKU_KAFKA_AMBER_URL", "kafka+ssl://127.0.0.1:1")
+    for what, kind in (("TRUSTED_CERT", "CERTIFICATE"), ("CLIENT_CERT", "CERTIFICATE"),
+                       ("CLIENT_CERT_KEY", "PRIVATE KEY")):  # fmt: skip
+        pem = f"-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----"
+        monkeypatch.setenv(f"HEROKU_KAFKA_AMBER_{what}", pem)
+    refused = plan("--diff", code=2)
+    assert "(HEROKU_KAFKA_AMBER_TRUSTED_CERT)" in refused.stderr
+    assert "kafka_trusted_cert" not in refused.stderr
 
 
 def test_without_any_application_there_is_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_the_addons_variables_suffice(settings: type[ServiceSettings]) -> None:
     assert config.kafka_trusted_cert == PEM
     assert config.application_id == f"{settings.service}-app"
     if isinstance(own, sink.settings.Settings):
-        assert own.url.host == "db.example"
+        assert own.address.url.host == "db.example"
 
 
 @pytest.mark.usefixtures("only_the_addons")

@@ -60,7 +60,7 @@ def test_other_addresses_are_refused_without_repeating_them(
 def test_no_address_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     settings, _ = load(Settings, offline=True)
     with pytest.raises(ConfigError, match="DATABASE_URL is not set; name the database, as in"):
-        _ = settings.url
+        _ = settings.address
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_which_address_is_taken(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     settings, _ = load(Settings, offline=True)
-    assert settings.url.host == host
-    named = variables.get(settings.url_variable, "").rpartition("@")[2]
+    assert settings.address.url.host == host
+    named = variables.get(settings.address.variable, "").rpartition("@")[2]
     assert named.startswith(host), "who must correct the address is sent elsewhere"
 
 
@@ -158,15 +158,15 @@ def test_an_address_that_cannot_be_found_is_told_by_names_alone(
         monkeypatch.setenv(name, value)
     settings, _ = load(Settings, offline=True)
     with pytest.raises(ConfigError, match=problem) as caught:
-        _ = settings.url
+        _ = settings.address
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_the_password_is_in_no_text_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", HEROKU)
     settings, config = load(Settings, offline=True)
-    shown = f"{settings!r} {settings} {settings.url!r} {settings.url} {config!r}"
-    assert settings.url.password == PASSWORD
+    shown = f"{settings!r} {settings} {settings.address!r} {settings.address.url} {config!r}"
+    assert settings.address.url.password == PASSWORD
     assert PASSWORD not in shown
     assert "p%40s" not in shown
 

@@ -86,7 +86,8 @@ class Outcome:
             "PostgreSQL, "
         )
         if comparison.equal:
-            return f"{what}each equal to the recount, to the unit"
+            surplus = "" if self.options.exactly_once else ": surplus 0"
+            return f"{what}each equal to the recount, to the unit{surplus}"
         wrong = len(comparison.below) + len(comparison.above)
         if comparison.below or self.options.exactly_once:
             return f"{what}{wrong:,} of them not equal to the recount"

@@ -6,7 +6,6 @@ Kafka's own elsewhere.
 
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from streamcore import heroku
 from streamcore.commands import kafka_recreate_command, kafka_topic_command
@@ -20,8 +19,6 @@ from streamcore.errors import (
     StreamsError,
 )
 from streamcore.topology.naming import Names
-
-_ATTACHMENT: Final = "STREAMCORE_KAFKA_ATTACHMENT"
 
 
 def mending_commands(
@@ -49,8 +46,9 @@ def prefix_problem(
     """
     if config.prefix or not config.brokers.tls or not _misses_group(error):
         return None
+    attachment = heroku.attachment_of(environ, config.kafka_url, config.prefix)
     try:
-        names = heroku.kafka_variables(environ, environ.get(_ATTACHMENT, ""))
+        names = heroku.kafka_variables(environ, attachment or "")
     except ConfigError:
         names = heroku.kafka_variables({})
     app = heroku.app_name(environ)

@@ -25,9 +25,7 @@ def run(context: typer.Context, _version: bool = version_option("streamcore-sink
         with tell_errors("sink", partial(by_variable, Settings)):
             settings, config = load(Settings)
             group = Names(config.prefix, config.application_id).group
-            supplier = PostgresSupplier(
-                Database(settings.url, variable=settings.url_variable), group
-            )
+            supplier = PostgresSupplier(Database(settings.address), group)
             raise typer.Exit(StreamsApp(build(settings, supplier), config).run())
 
 
@@ -35,10 +33,14 @@ def run(context: typer.Context, _version: bool = version_option("streamcore-sink
 def migrate(
     wait_s: float = typer.Option(10.0, help="For how long a database that is away is asked again."),
 ) -> None:
-    """Make or change the tables in DATABASE_URL; two at once are safe."""
+    """Make or change the tables in the sink's database; two at once are safe.
+
+    It is the one that the worker writes to: of SINK_DATABASE_URL, of the attachment that
+    DATABASE_ATTACHMENT names, of DATABASE_URL, or the only other address there is.
+    """
     with tell_errors("sink"):
         settings, _ = load(Settings, offline=True)
-        database = Database(settings.url, MIGRATION, settings.url_variable)
+        database = Database(settings.address, MIGRATION)
         revision = bring_up_to_date(database, wait_s, _tell)
         database.close()
         typer.echo(f"sink: the tables are at revision {revision}")

@@ -50,14 +50,14 @@ def checks(settings: Settings, app: App | None = None) -> Iterable[Finding]:
     :raises ConfigError: if there is no address of one; the command that mends it is a note.
     """
     try:
-        url, variable = settings.url, settings.url_variable
+        address = settings.address
     except NoDatabaseError as error:
         error.add_note(Remedies(app).no_database())
         raise
-    remedies = Remedies(app, variable)
+    remedies = Remedies(app, address.variable)
     try:
-        with closing(Database(url, _LIMITS, variable)) as database:
-            return [*judge(look(database, url), remedies)]
+        with closing(Database(address, _LIMITS)) as database:
+            return [*judge(look(database, address.url), remedies)]
     except StreamsError as error:
         return [Finding("failure", "database", str(error), remedies.after(error))]
 

@@ -19,6 +19,7 @@ from psycopg.abc import PQGen
 from sqlalchemy import URL, Connection, Engine, Select, create_engine, event, func, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
+from sink.settings import Address
 from streamcore.errors import AuthorizationError, ConfigError, RetriableError, StreamsError
 
 CONNECT_TIMEOUT_S: Final = 4
@@ -87,18 +88,15 @@ class LogInRefusedError(ConfigError):
 class Database:
     """One connection, made when it is needed and made anew when it was lost."""
 
-    def __init__(self, url: URL, limits: Limits = WORKER, variable: str = "DATABASE_URL") -> None:
-        """``variable`` is where the address stands, for who must correct it.
-
-        :raises ConfigError: if its hosts and ports do not fit together.
-        """
-        self._variable = variable
-        self._host = url.host or "this machine"
+    def __init__(self, address: Address, limits: Limits = WORKER) -> None:
+        """:raises ConfigError: if the address's hosts and ports do not fit together."""
+        self._variable = address.variable
+        self._host = address.url.host or "this machine"
         self._limits = limits
         self._deadline_s: float | None = None
         self._refused_since_s: float | None = None
         try:
-            self._engine = self._engine_for(url)
+            self._engine = self._engine_for(address.url)
         except ArgumentError as error:
             raise self._unusable(str(error)) from None
 

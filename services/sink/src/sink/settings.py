@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from pydantic import Field, SecretStr, field_validator
@@ -19,6 +20,16 @@ _SCHEMES: Final = ("postgres", "postgresql", _DRIVER)
 _NEAR: Final = ("", "localhost", "127.0.0.1", "::1")
 _PORT: Final = re.compile(r"(?<!:):\d+$")  # which an option of several hosts may have
 _UNREADABLE: Final = "it cannot be read; special characters in the password must be percent-encoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a database is, as SQLAlchemy wants it, and the variable that says so, for who must
+    correct it. The text of neither shows a password.
+    """
+
+    url: URL
+    variable: str
 
 
 class NoDatabaseError(ConfigError):
@@ -58,38 +69,32 @@ class Settings(ServiceSettings):
         return url
 
     @property
-    def url_variable(self) -> str:
-        """The variable that holds the database's address.
+    def address(self) -> Address:
+        """The database's address, of the variable that counts.
 
         :raises ConfigError: if there is none, or it cannot be told which.
         """
-        own = _source("database_url")
-        given = bool(self.database_url.get_secret_value())
-        variable: str | None = own
+        own, text = _source("database_url"), self.database_url.get_secret_value()
+        attached = None
         if self.database_attachment:
+            # It has to be there also where an address of ours alone goes before it.
             attached = database_variable(
                 os.environ, self.database_attachment, _source("database_attachment")
-            )  # it has to be there also where an address of ours alone goes before it
-            variable = own if given and own != _PLAIN_URL else attached
-        elif not given:
-            variable = database_variable(shared_environment(Settings))
-        if variable is None:
+            )
+        elif not text:
+            attached = database_variable(shared_environment(Settings))
+        if text and (attached is None or own != _PLAIN_URL):
+            return _address(own, text)
+        if attached is None:
             raise NoDatabaseError
-        return variable
+        return _address(attached, os.environ[attached])
 
-    @property
-    def url(self) -> URL:
-        """The database's address, as SQLAlchemy wants it; its text shows no password.
 
-        :raises ConfigError: if there is none, or it cannot be told which.
-        """
-        variable, text = self.url_variable, self.database_url.get_secret_value()
-        if not text or variable != _source("database_url"):
-            text = os.environ[variable]
-        try:
-            return database_url(text)
-        except ValueError as error:
-            raise ConfigError([f"{variable}: {error}"]) from None
+def _address(variable: str, text: str) -> Address:
+    try:
+        return Address(database_url(text), variable)
+    except ValueError as error:
+        raise ConfigError([f"{variable}: {error}"]) from None
 
 
 def _source(field: str) -> str:

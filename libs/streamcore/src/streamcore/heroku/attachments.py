@@ -59,13 +59,16 @@ def kafka_variables(
 def attachment_of(environ: Mapping[str, str], url: str, prefix: str = "") -> str | None:
     """Return the Kafka attachment that has this address, None if there is none.
 
-    Add-ons on one shared cluster have one address, and each its own prefix. A service's own copy of
-    an address is the last that is taken for an attachment.
+    Add-ons on one shared cluster have one address, and each its own prefix. Of those that are alike
+    in both the one is taken that a setting names; a service's own copy of an address is the last
+    that is taken for an attachment.
     """
+    named = {_bare(text) for name, text in environ.items() if _NAMES_ONE.fullmatch(name)}
 
-    def worse(name: str) -> tuple[bool, bool, bool, str]:
+    def worse(name: str) -> tuple[bool, bool, bool, bool, str]:
         anothers = environ.get(f"{name}_PREFIX", "") != prefix
-        return anothers, name != KAFKA, not name.startswith(f"HEROKU_{KAFKA}"), name
+        unnamed = name not in named
+        return anothers, unnamed, name != KAFKA, not name.startswith(f"HEROKU_{KAFKA}"), name
 
     there = _attachments(environ, _KAFKA_SCHEMES)
     alike = [name for name in there if environ[f"{name}_URL"].strip() == url.strip()]
@@ -120,13 +123,17 @@ def is_pooled(variable: str) -> bool:
 
 def _named(environ: Mapping[str, str], attachment: str, setting: str, there: list[str]) -> str:
     """Return the attachment's name; its address may be meant by the name of the variable, too."""
-    name = attachment.strip().removesuffix("_URL")
+    name = _bare(attachment)
     if environ.get(f"{name}_URL"):
         return name
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # an address, perhaps with a password
         raise ConfigError([f"{setting} must be the name of an attachment, such as HEROKU_{KAFKA}"])
     hint = f"; there is {', '.join(there)}" if there else ""
     raise ConfigError([f"{setting} is {name}, and {name}_URL is not set{hint}"])
+
+
+def _bare(attachment: str) -> str:
+    return attachment.strip().removesuffix("_URL")
 
 
 def _several(there: list[str], what: str, setting: str) -> ConfigError:

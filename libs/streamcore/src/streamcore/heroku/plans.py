@@ -33,7 +33,6 @@ class Plan:
     replicas_max: int
     topics_max: int | None = None
     topic_partitions_max: int
-    topic_partitions_default: int
     replication: int = 3
     retention_default_ms: int = _DAY_MS
     retention_min_ms: int
@@ -137,7 +136,6 @@ def _basic(number: int, produce_kb: int, consume_kb: int, capacity_gb: int, most
         replicas_max=most,
         topics_max=40,
         topic_partitions_max=most // 3,
-        topic_partitions_default=8,
         retention_min_ms=_DAY_MS,
         retention_max_ms=7 * _DAY_MS,
         unverified=frozenset(
@@ -159,7 +157,6 @@ def _dedicated(family: str, number: int, brokers: int, weeks: int) -> Plan:
         shared=False,
         replicas_max=4_000 * brokers,
         topic_partitions_max=256,
-        topic_partitions_default=32,
         retention_min_ms=6 * _HOUR_MS,
         retention_max_ms=weeks * 7 * _DAY_MS,
         unverified=frozenset({"replicas_max"}),  # published is a number of partitions

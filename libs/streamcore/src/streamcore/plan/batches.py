@@ -38,11 +38,6 @@ def records_bytes(entries: Sequence[Entry]) -> bytes:
     return bytes(out)
 
 
-def batch_bytes(entries: Sequence[Entry]) -> int:
-    """Return the size of one batch."""
-    return BATCH_HEADER_BYTES + compressed_bytes(records_bytes(entries))
-
-
 def compressed_bytes(records: bytes) -> int:
     """Return the size of a batch's records; what lz4 would make longer goes as it is."""
     return min(len(records), lz4_frame_bytes(records))

@@ -29,6 +29,7 @@ from streamcore.plan.topics import Plan, make_plan
 from streamcore.plan.traffic import estimate, throttle
 from streamcore.runtime.outer_topics import PARTITIONS
 from streamcore.service import tell_errors
+from streamcore.settings import by_variable
 
 _Services = Annotated[
     list[str] | None,
@@ -91,7 +92,8 @@ def plan(  # noqa: PLR0913, PLR0917  # as many arguments as options
 ) -> None:
     """Print what the services need of Kafka, what it costs, and the commands that create it.
 
-    Nothing is created. With --diff the exit code is 1 if something is missing, or there otherwise.
+    Nothing is created. With --diff the exit code is 1 if something is missing, or there otherwise,
+    or if the broker does not tell whether it is there.
     """
     with tell_errors("streamcore plan"):
         if as_script and as_document:
@@ -129,7 +131,11 @@ def _config(services: Sequence[Service]) -> StreamsConfig:
 def _facts(services: Sequence[Service]) -> ClusterFacts:
     wanted = [topic.wire for topic in make_plan(services).topics]
     groups = [service.names.group for service in services]
-    facts = look_at_cluster(services[0].config, wanted, groups, probes=False)
+    try:
+        facts = look_at_cluster(services[0].config, wanted, groups, probes=False)
+    except ConfigError as error:  # as of a certificate that cannot be read
+        settings = services[0].application.settings
+        raise ConfigError([by_variable(settings, problem) for problem in error.problems]) from error
     if not facts.reachable:
         said = "; ".join(f"{one.address}: {one.said or one.reach}" for one in facts.brokers)
         raise RetriableError(f"no broker answers ({said})")
@@ -172,7 +178,8 @@ def _of_text(load: Load, file: Path) -> Load:
 def _require_script(told: Told, facts: ClusterFacts | None, *, is_guess: bool) -> None:
     """Refuse a script that would not do what it is for; half of it may have been run by then.
 
-    :raises AuthorizationError: if it cannot be told what is missing.
+    :raises AuthorizationError: if the broker hides topics.
+    :raises RetriableError: if it does not tell which groups are granted.
     :raises TopicError: if the add-on's plan has no room for the topics.
     """
     hidden = frozenset() if facts is None else facts.hidden
@@ -181,6 +188,9 @@ def _require_script(told: Told, facts: ClusterFacts | None, *, is_guess: bool) -
             f"the broker refuses to speak of {', '.join(unseen)}, so nobody knows what is missing: "
             "the prefix is missing or another's; streamcore doctor looks at it"
         )
+    if unsaid := [one for one in told.differences or () if one.undecided]:
+        said = "; ".join(f"{one.name}: {one.detail}" for one in unsaid)
+        raise RetriableError(f"nobody knows what is missing ({said})")
     if told.target.form == "heroku" and (problems := told.budget.problems):
         hint = "; name the plan with --plan if it is a larger one" if is_guess else ""
         raise TopicError("; ".join(problems) + hint)

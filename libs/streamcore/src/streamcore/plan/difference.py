@@ -18,12 +18,16 @@ What = Literal["missing", "other", "unknown", "extra"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One point in which the cluster is not as planned; the command creates what is missing."""
+    """One point in which the cluster is not as planned; the command creates what is missing.
+
+    ``undecided``: nobody knows whether it is missing, as opposed to settings that are not shown.
+    """
 
     what: What
     name: str
     detail: str
     command: str | None = None
+    undecided: bool = False
 
 
 def fitting_plan(services: Sequence[Service], facts: ClusterFacts, partitions: int) -> Plan:
@@ -49,7 +53,8 @@ def differences(
 def _of_topic(topic: PlannedTopic, facts: ClusterFacts, target: Target) -> Iterator[Difference]:
     found = facts.topics.get(topic.wire)
     if topic.wire in facts.hidden:
-        yield Difference("unknown", topic.name, "the broker refuses to speak of this topic")
+        said = "the broker refuses to speak of this topic"
+        yield Difference("unknown", topic.name, said, undecided=True)
     elif found is None:
         yield Difference(
             "missing", topic.name, f"{topic.partitions} partitions", topic_line(topic, target)
@@ -99,9 +104,8 @@ def _of_groups(plan: Plan, found: Mapping[str, Answer], target: Target) -> Itera
         answer = found.get(group.wire)
         if answer is None or answer.allowed is None:
             said = "" if answer is None or not answer.said else f": {answer.said}"
-            yield Difference(
-                "unknown", group.name, f"nobody says whether the group is granted{said}"
-            )
+            detail = f"nobody says whether the group is granted{said}"
+            yield Difference("unknown", group.name, detail, undecided=True)
         elif not answer.allowed:
             yield Difference(
                 "missing", group.name, "the group is not granted", group_line(group, target)

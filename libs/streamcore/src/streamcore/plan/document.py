@@ -26,8 +26,12 @@ class Told:
 
     @property
     def misfits(self) -> tuple[Difference, ...]:
-        """The differences that keep the plan from being fulfilled."""
-        return tuple(one for one in self.differences or () if one.what in {"missing", "other"})
+        """The differences that keep the plan from being fulfilled, or may do so."""
+        return tuple(
+            one
+            for one in self.differences or ()
+            if one.undecided or one.what in {"missing", "other"}
+        )
 
     @property
     def budgets(self) -> tuple[heroku.Budget, ...]:

@@ -1,0 +1,66 @@
+"""After commits without an answer no input is idle that was not heard: not even its end is known.
+
+The ends of logs come with what is fetched, so where nothing can be fetched nobody knows of more.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.runtime.simulated import START_MS, Cluster, word_count
+
+from streamcore.model import Fetched, TopicPartition
+from streamcore.testing.consumer import MemoryConsumer
+
+FIRST_MS = START_MS - 100_000
+Hears = Callable[[TopicPartition], bool]
+
+
+def hear_only(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, hears: Hears) -> None:
+    """Let consumers fetch from these partitions alone, and know the ends that were fetched."""
+    fetch = MemoryConsumer.fetch
+    ends: dict[TopicPartition, int] = {}
+
+    def fetch_some(self: MemoryConsumer, rows_max: int) -> list[Fetched]:
+        silent = {at for at in self._positions if not hears(at)}
+        paused = set(self._paused)
+        self._paused |= silent
+        found = fetch(self, rows_max)
+        self._paused = paused
+        if not cluster.broker.away:
+            heard = self._positions.keys() - silent
+            ends.update({at: cluster.broker.log(at).end for at in heard})
+        return found
+
+    def unread(_self: object, positions: dict[TopicPartition, int]) -> set[TopicPartition]:
+        return {at for at, offset in positions.items() if ends.get(at, 0) > offset}
+
+    monkeypatch.setattr(MemoryConsumer, "fetch", fetch_some)
+    monkeypatch.setattr(MemoryConsumer, "unread", unread)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_what_an_outage_kept_unread_is_not_idle_when_its_leader_comes_back_last(
+    guarantee: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle_after_ms = 20_000
+    cluster = Cluster(partitions=2, guarantee=guarantee)
+    late = False
+    hear_only(monkeypatch, cluster, lambda at: not (late and at.topic == "words"))
+    worker = cluster.worker(topology=word_count(final=True), task={"idle_after_ms": idle_after_ms})
+    cluster.feed(["a", "b"], FIRST_MS)
+    cluster.settle(worker)
+    for word in (b"end", b"ending"):  # the one is committed in its turn, the other not yet
+        cluster.broker.write("words", None, word, FIRST_MS + 50_000, 0)
+        cluster.run(worker, turns=1, step_ms=0)
+    cluster.broker.away = True
+    began_ms = cluster.clock.now_ms()
+    cluster.broker.write("words", None, b"unread", FIRST_MS + 1, 1)  # by one who is nearer
+    while cluster.clock.now_ms() < began_ms + 2 * idle_after_ms:
+        cluster.run(worker, turns=1)
+    assert worker.metrics.value("streamcore_commits_failed_total") > 1
+    cluster.broker.away, late = False, True
+    cluster.run(worker, turns=60)  # the waits between tries are 5 s at most
+    assert not worker._recovery.backoff.failing, "commits have not come back"
+    late = False
+    cluster.run(worker, turns=3 * idle_after_ms // 200)
+    assert cluster.counts() == {(word, FIRST_MS): 1 for word in ("a", "b", "unread")}
