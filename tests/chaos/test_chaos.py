@@ -18,13 +18,16 @@ from devstack.stopping import StopSignals
 
 pytestmark = [pytest.mark.broker, pytest.mark.postgres]
 
+WITHIN_S = 840
+"""Two to three minutes where nothing else runs; it only ends a run that hangs."""
 CHAOS = (sys.executable, "-m", "devstack", "chaos")
 
 
+@pytest.mark.timeout(WITHIN_S + 60)
 def test_90_seconds_of_faults_change_no_count(tmp_path: Path) -> None:
     faulthandler.cancel_dump_traceback_later()  # two minutes are no sign of a test that hangs
     command = [*CHAOS, "--seconds", "90", "--folder", str(tmp_path / "chaos")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 0, done.stdout[-6_000:] + done.stderr[-2_000:]
     last = done.stdout.splitlines()[-1]
     assert last.startswith("chaos passed: exactly_once_v2, seed 1: ")

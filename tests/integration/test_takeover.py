@@ -27,6 +27,9 @@ SETTINGS = {
     "STREAMCORE_COMMIT_INTERVAL_MS": "200",
     "STREAMCORE_ACCEPTABLE_RECOVERY_LAG": "100",
 }
+COUNTING_S = 20
+"""What counting all the words may take on a busy machine; takeovers alone are measured by
+``benchmarks.takeover``, which holds them to the session timeout and 2 s."""
 TAIL_MAX = 500
 """Entries that whoever takes over may read first, of the thousands that it would read cold."""
 
@@ -85,7 +88,7 @@ def test_after_a_kill_the_standby_goes_on_without_a_restore(stack: Stack, guaran
     second = fill(stack, 2)
     stack.wait_for_lag_0(AGGREGATOR, alive=[two])
     took_s = time.monotonic() - killed
-    assert took_s < SESSION_MS / 1_000 + 2 + 3, "session timeout, 2 s, and what counting takes"
+    assert took_s < SESSION_MS / 1_000 + 2 + COUNTING_S, "session timeout, 2 s, and counting it all"
     wait_until(lambda: tasks(stack, "-2") == 2 * PARTITIONS, "all tasks on the survivor")
     assert restored(stack, "-2") - before < TAIL_MAX
     counts, wanted = stack.counts_in_topic(), recount(first, second)

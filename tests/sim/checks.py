@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tests.sim.inputs import Inputs
 from tests.sim.ledger import Ledger
 from tests.sim.processes import Disk, Process
 from tests.sim.words import CHANGELOG, NAMES, REPARTITION, RETENTION_MS, STORE, SeenLog, Source
@@ -76,6 +77,7 @@ class Checker:
         self._source = source
         self.found: list[str] = []
         self.ledger = Ledger(source, self.found.append, exactly_once=exactly_once, gentle=gentle)
+        self.inputs = Inputs(source, self.found.append, self.ledger.committed)
         self._folds: dict[MemoryEngine, _Fold] = {}
 
     def after_event(self, workers: Mapping[Process, Worker]) -> None:
@@ -91,19 +93,39 @@ class Checker:
         if self.found:
             raise ViolationError("; ".join(self.found[:3]))
 
+    def is_current(self, process: Process) -> bool:
+        """Tell whether a process is a member of the current generation."""
+        group = self._source.broker.group(NAMES.group)
+        return any(
+            consumer._id in group.members and consumer._generation == group.generation
+            for consumer in process.consumers
+        )
+
+    def may_commit(self, process: Process) -> bool:
+        """Tell whether the broker would take a commit: of a member, in no expired transaction."""
+        broker, producer = self._source.broker, process.producer
+        broker.expire_transactions()
+        if producer is not None and producer._id is not None:
+            fenced = broker.epochs.get(producer._id) != producer._epoch
+            return self.is_current(process) and not fenced
+        return self.is_current(process)
+
     def owners(self, workers: Mapping[Process, Worker]) -> dict[TaskId, list[str]]:
         """Return who runs each task as a member of the current generation."""
-        group = self._source.broker.group(NAMES.group)
         owners: dict[TaskId, list[str]] = {}
         for process, worker in workers.items():
-            current = any(
-                consumer._id in group.members and consumer._generation == group.generation
-                for consumer in process.consumers
-            )
-            if current:
+            if self.is_current(process):
                 for task in worker._tasks.running:
                     owners.setdefault(task, []).append(process.name)
         return owners
+
+    def stopped_without(self, process: Process, lost: Mapping[TopicPartition, int]) -> None:
+        """Note that a worker left these records uncommitted, and nothing had kept it from that.
+
+        At-least-once would count them again, exactly-once does them again.
+        """
+        rows = ", ".join(f"{records} of {tp}" for tp, records in sorted(lost.items()))
+        self.found.append(f"{process.name} stopped without committing what it had done: {rows}")
 
     def _one_owner(self, workers: Mapping[Process, Worker]) -> None:
         for task, names in self.owners(workers).items():

@@ -1,6 +1,7 @@
 """What can go wrong in a history, by kind, and how it is mended."""
 
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.processes import Disk, Process
@@ -13,6 +14,7 @@ from streamcore.errors import (
     StreamsError,
     TransactionAbortedError,
 )
+from streamcore.model import TopicPartition
 from streamcore.testing.consumer import MemoryConsumer
 
 if TYPE_CHECKING:
@@ -43,6 +45,16 @@ CALLS: tuple[str, ...] = (
     *("producer.commit_transaction", "producer.abort_transaction"),
     *("engine.write", "admin.offsets", "admin.group", "admin.topic_ids", "reader.poll"),
 )
+KINDS = frozenset(
+    {
+        *("SIGTERM", "SIGKILL", "SIGKILL with its disk", "freeze", "slow member"),
+        *("rolling deploy", "two of one slot", "foreign member", "time jump"),
+        *("broker away", "late leaders", "late markers", "rows held back", "expired transaction"),
+        *("compaction", "retention", "admin.group fails"),
+        *(f"{call} fails" for call, _outcome in ANSWERS + TRANSACTION_ANSWERS),
+    }
+)
+"""Every kind of fault that somebody can meet, as a history names them."""
 SENDING = ("producer.send", "producer.flush", "consumer.poll")
 """Who stands still in front of a send may overwrite what its successor has counted by then: only
 transactions exclude that."""
@@ -105,6 +117,7 @@ class Faults:
         """Mend everything."""
         broker = self._broker
         broker.away = False
+        broker.silent_until_ms.clear()
         broker.faults.clear()
         broker.write_markers()
         if self._history.foreign is not None:
@@ -112,6 +125,15 @@ class Faults:
             self._history.foreign = None
         for process in self._history.workers:
             process.plan("", 0, _nothing, before=True)
+
+    def disturbances(self) -> int:
+        """Return how often somebody met what may keep a commit from being made."""
+        calls = self._broker.faults.met
+        return self._history.met.total() + sum(
+            times
+            for call, times in calls.items()
+            if call.startswith(("producer.", "consumer.commit"))
+        )
 
     def _pick(self) -> Process | None:
         workers = list(self._history.workers)
@@ -240,8 +262,33 @@ class Faults:
         self._history.doubled = True
         self._broker.away = True
         self._history.turns(4)
+        late = self._history.late_leaders
+        if late is not None:
+            self._longer(late)
         self._broker.away = False
         self._history.tell("the broker is back")
+        if late is not None:
+            self._leaders_later(late)
+
+    def _longer(self, rng: Random) -> None:
+        """Stay away while others, who are nearer, write."""
+        for _ in range(rng.randrange(12)):
+            if rng.random() < 0.3:
+                self._history.source.feed(rng.randrange(1, 10))
+            self._history.round()
+            self._history.clock.advance(rng.choice((150, 400)))
+
+    def _leaders_later(self, rng: Random) -> None:
+        """Let some partitions of the words have no leader for a while, when all else is answered.
+
+        That takes less than the silence that makes an input idle.
+        """
+        partitions = range(self._history.source.partitions)
+        some = rng.sample(partitions, rng.randrange(1, len(partitions)))
+        idle_after_ms = self._history.settings.task.idle_after_ms
+        until_ms = self._history.clock.now_ms() + min(idle_after_ms, 8_000) - rng.choice((100, 900))
+        self._broker.silent_until_ms = {TopicPartition(WORDS, at): until_ms for at in some}
+        self._history.tell(f"without a leader yet: {some} of the words", "late leaders")
 
     def expire(self) -> None:
         """Time goes on until every transaction that is open now has expired."""

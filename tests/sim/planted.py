@@ -14,6 +14,7 @@ from streamcore.model import Position
 from streamcore.operators.sink import RepartitionSink
 from streamcore.operators.watermark import Mark
 from streamcore.runtime import membership
+from streamcore.runtime.beginnings import Beginnings
 from streamcore.runtime.building import Builder
 from streamcore.runtime.commit import Committer
 from streamcore.runtime.membership import Membership
@@ -156,6 +157,34 @@ def sends_kept_when_tasks_go(_abandon: Any) -> Any:
     return lambda self: None
 
 
+@_bug((Worker, "_last_commit"))
+def stop_without_its_last_commit(last_commit: Any) -> Any:
+    """Under at-least-once SIGTERM lets everything go as it is, and says that all is well."""
+
+    def skip(self: Any, *args: Any, **named: Any) -> bool:
+        if self._settings.exactly_once:
+            return bool(last_commit(self, *args, **named))
+        return True
+
+    return skip
+
+
+@_bug((Beginnings, "find"))
+def start_in_front_of_the_last_commit(find: Any) -> Any:
+    """Under at-least-once a task begins one record in front of what is committed."""
+
+    def one_before(self: Any, tasks: Any, committed: Any, consumer: Any) -> Any:
+        begins = find(self, tasks, committed, consumer)
+        if self._blueprint.settings.exactly_once:
+            return begins
+        log = consumer._cluster.log
+        return {
+            tp: replace(at, offset=max(log(tp).start, at.offset - 1)) for tp, at in begins.items()
+        }
+
+    return one_before
+
+
 # --- the group ------------------------------------------------------------------------------------
 
 
@@ -280,13 +309,11 @@ def buffers_kept_over_a_rebuild(original: Any) -> Any:
                 kept[task] = self.running[task]._buffers
         original(self, ids, clean=clean)
 
-    def start(self: Any, now_ms: int) -> None:
-        before = set(self.running)
-        original(self, now_ms)
+    def start(self: Any, task: Any, now_ms: int) -> None:
+        original(self, task, now_ms)
         kept = self.__dict__.setdefault("_planted", {})
-        for task in self.running.keys() - before:
-            if task in kept:
-                self.running[task]._buffers = kept.pop(task)
+        if task in kept:
+            self.running[task]._buffers = kept.pop(task)
 
     return start if original.__name__ == "_start" else rebuild
 

@@ -6,10 +6,13 @@ process were gone. A process that stands still does so inside the call, while ot
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from streamcore.model import OffsetAndMetadata, Position, TaskId, TopicPartition
+from tests.sim.inputs import Inputs
+from tests.sim.words import SeenBroker
+
+from streamcore.model import Fetched, OffsetAndMetadata, Position, TaskId, TopicPartition
 from streamcore.runtime.ports import World
 from streamcore.state.engine import Engine
 from streamcore.state.memory import MemoryEngine
@@ -41,6 +44,7 @@ class Process:
         self.disk = disk
         self.dead = False
         self.consumers: list[MemoryConsumer] = []
+        self.producer: MemoryProducer | None = None  # the newest of its own
         self._at = ""
         self._in = 0
         self._before = True
@@ -147,14 +151,62 @@ class SimStateDir:
         """Nothing to let go of."""
 
 
-class SimConsumer(Port):
-    """A member; whatever it commits must have been its to commit."""
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who is told of what processes do, and the broker that they do it to."""
 
-    def __init__(
-        self, process: Process, inner: MemoryConsumer, report: Callable[[str], None]
-    ) -> None:
+    report: Callable[[str], None]
+    inputs: Inputs
+    broker: SeenBroker
+
+
+class SimConsumer(Port):
+    """A member; whatever it commits must have been its to commit, and it begins where that ended.
+
+    Of partitions whose leader is not back yet it hears nothing, not even how long they are by now.
+    """
+
+    def __init__(self, process: Process, inner: MemoryConsumer, watch: Watch) -> None:
         super().__init__(process, "consumer", inner)
-        self._report = report
+        self._report, self._inputs, self._broker = watch.report, watch.inputs, watch.broker
+        self._ends: dict[TopicPartition, int] = {}  # as last heard
+
+    @property
+    def is_current(self) -> bool:
+        """Tell whether this is a member of the current generation."""
+        inner, group = self._inner, self._inner._group
+        return inner._id in group.members and inner._generation == group.generation
+
+    def poll(self, rows_max: int, timeout_ms: int) -> list[Fetched]:
+        found: list[Fetched] = self._process.call("consumer.poll", self._poll, rows_max, timeout_ms)
+        return found
+
+    def _poll(self, rows_max: int, timeout_ms: int) -> list[Fetched]:
+        inner = self._inner
+        paused = set(inner._paused)
+        inner._paused |= self._broker.silent()
+        found: list[Fetched] = inner.poll(rows_max, timeout_ms)
+        inner._paused &= paused  # an assignment has emptied it
+        heard = inner._positions.keys() - self._broker.silent()
+        self._ends |= inner.high_watermarks(heard)
+        self._inputs.hand_over(found)
+        return found
+
+    def unread(self, positions: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        found: set[TopicPartition] = self._process.call(
+            "consumer.unread", self._inner.unread, positions
+        )
+        silent = self._broker.silent()
+        return {tp for tp in found if tp not in silent or self._ends.get(tp, 0) > positions[tp]}
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._process.call("consumer.assign", self._assign, positions)
+
+    def _assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._inner.assign(positions)
+        self._ends.clear()
+        if self.is_current:
+            self._inputs.begin(self._process.name, positions)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
         self._process.call("consumer.commit", self._commit, offsets, timeout_ms)
@@ -166,9 +218,7 @@ class SimConsumer(Port):
             inner.commit(offsets, timeout_ms)
         finally:
             applied = any(group.offsets.get(tp) is at for tp, at in offsets.items())
-            if applied and (
-                inner._id not in group.members or inner._generation != group.generation
-            ):
+            if applied and not self.is_current:
                 self._report(
                     f"{self._process.name} committed in generation {group.generation} as a member "
                     f"of {inner._generation}"
@@ -203,19 +253,22 @@ class SimProducer(Port):
                     )
 
 
-def inside(world: World, process: Process, report: Callable[[str], None]) -> World:
+def inside(world: World, process: Process, watch: Watch) -> World:
     """Return the ports of a world for use in one process."""
 
     def consumer(client_id: str) -> Any:
         made = world.consumer(client_id)
         assert isinstance(made, MemoryConsumer)
         process.consumers.append(made)
-        return SimConsumer(process, made, report)
+        return SimConsumer(process, made, watch)
 
     def producer(transactional_id: str | None) -> Any:
         made = world.producer(transactional_id)
         assert isinstance(made, MemoryProducer)
-        return SimProducer(process, made, report)
+        # With the id of a dead one another is made now and then, to end what that one has left.
+        if process.producer is None or process.producer._id == transactional_id:
+            process.producer = made
+        return SimProducer(process, made, watch.report)
 
     disk = process.disk
     predecessor, disk.last_run = disk.last_run, world.process.run

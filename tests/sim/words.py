@@ -104,7 +104,16 @@ class SeenLog(PartitionLog):
 
 
 class SeenBroker(InMemoryBroker):
-    """The in-memory broker, with partitions that remember."""
+    """The in-memory broker, with partitions that remember, and leaders that come back late."""
+
+    def __init__(self, clock: ManualClock, **settings: int) -> None:
+        super().__init__(clock, **settings)
+        self.silent_until_ms: dict[TopicPartition, int] = {}
+
+    def silent(self) -> set[TopicPartition]:
+        """Return the partitions whose leaders bring no records yet, whatever else is answered."""
+        now_ms = self.clock.now_ms()
+        return {tp for tp, until_ms in self.silent_until_ms.items() if now_ms < until_ms}
 
     def new_log(self) -> SeenLog:
         return SeenLog()
