@@ -22,7 +22,7 @@ from streamcore import (
     tumbling,
     windowed_serde,
 )
-from streamcore.errors import RetriableError, UserCodeError
+from streamcore.errors import RetriableError, TransactionAbortedError, UserCodeError
 from streamcore.runtime.lifecycle import WorkerState
 from streamcore.runtime.worker import create_worker
 
@@ -155,12 +155,16 @@ class Away(Processor):
 
 
 def test_a_service_that_is_away_for_long_ends_no_worker() -> None:
-    cluster = Cluster(partitions=1)
+    cluster = Cluster(partitions=1, guarantee="exactly_once_v2")
     worker = cluster.worker(topology=passing_through(Away))
     cluster.run(worker)
-    Away.left = 30
+    Away.left = 40
     cluster.feed(["to", "be"], OLD_MS)
-    cluster.run(worker, turns=1_000)
+    cluster.run(worker, turns=500)
+    assert Away.left > 10, "it is left alone for longer and longer"
+    fault = TransactionAbortedError("nor does the next trouble, which is another's")
+    cluster.broker.faults.next("producer.commit_transaction", fault)
+    cluster.run(worker, turns=700)
     assert Away.left == 0
     assert [record.value for record in cluster.broker.read("windowed-counts")] == [b"to", b"be"]
 

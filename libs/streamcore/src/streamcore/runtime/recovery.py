@@ -111,9 +111,11 @@ class Recoverer:
 
     def _rebuild(self, error: StreamsError) -> None:
         """Go back to the last commit with every task; the sends of all share one producer."""
-        if not self._begins_anew(error):
+        if isinstance(error, UserRetryError):  # however often, but not at once
+            self._rebuilds = max(self._rebuilds, 2)
+        elif not self._begins_anew(error):
             self._rebuilds += 1
-        if self._rebuilds > REBUILDS_MAX and not isinstance(error, UserRetryError):
+        if self._rebuilds > REBUILDS_MAX:
             _log.error("tasks were rebuilt again and again without a commit")
             raise error
         _log.warning("tasks go back to their last commit", reason=str(error))
