@@ -1,5 +1,7 @@
 """The commands on topics and groups: what Heroku refuses is refused here too."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +59,7 @@ class Cluster:
         self._require_room(wish, partitions)
         new = NewTopic(name, partitions, 1, config=settings)
         _wait(self._admin.create_topics([new])[name], f"topic {wish.name}")
+        _until(lambda: wish.name in self.topics(), f"topic {wish.name} to be there")
         kept = settings.get("retention.ms")
         how = "enabled" if wish.compaction else "disabled"
         time = f"retention time {shown(int(kept))}" if kept else "no retention time"
@@ -116,6 +119,7 @@ class Cluster:
         self._require_topic(name)
         full = self._add_on.full(name)
         _wait(self._admin.delete_topics([full])[full], f"topic {name}")
+        _until(lambda: name not in self.topics(), f"topic {name} to be gone")
 
     def set_retention(self, name: str, text: str) -> None:
         """Change how long records are kept; `disable` is for compacted topics of own clusters."""
@@ -182,6 +186,19 @@ class Cluster:
         )
         changed = self._admin.incremental_alter_configs([resource])
         _wait(changed[resource], f"topic {name}")
+        _until(
+            lambda: settings.items() <= self._settings_of(name).items(),
+            f"topic {name} to have {', '.join(settings)}",
+        )
+
+
+def _until(seen: Callable[[], bool], what: str) -> None:
+    """Wait until what a broker has done can be seen: it answers a moment before."""
+    end_s = time.monotonic() + rights.TIMEOUT_S
+    while not seen():
+        if time.monotonic() > end_s:
+            raise StackError(f"waited {rights.TIMEOUT_S} s for {what}")
+        time.sleep(0.02)
 
 
 def _wait(future: Any, what: str) -> Any:
