@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from tests.sim.inputs import Inputs
 from tests.sim.ledger import Ledger
-from tests.sim.processes import Disk, Process
-from tests.sim.words import CHANGELOG, NAMES, REPARTITION, RETENTION_MS, STORE, SeenLog, Source
+from tests.sim.processes import Disk, Process, is_current
+from tests.sim.words import CHANGELOG, REPARTITION, RETENTION_MS, STORE, SeenLog, Source
 
 from streamcore.model import TaskId, TopicPartition
 from streamcore.runtime.worker import Worker
@@ -95,11 +95,7 @@ class Checker:
 
     def is_current(self, process: Process) -> bool:
         """Tell whether a process is a member of the current generation."""
-        group = self._source.broker.group(NAMES.group)
-        return any(
-            consumer._id in group.members and consumer._generation == group.generation
-            for consumer in process.consumers
-        )
+        return any(is_current(consumer) for consumer in process.consumers)
 
     def may_commit(self, process: Process) -> bool:
         """Tell whether the broker would take a commit: of a member, in no expired transaction."""

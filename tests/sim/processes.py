@@ -160,6 +160,12 @@ class Watch:
     broker: SeenBroker
 
 
+def is_current(consumer: MemoryConsumer) -> bool:
+    """Tell whether this is a member of the current generation."""
+    group = consumer._group
+    return consumer._id in group.members and consumer._generation == group.generation
+
+
 class SimConsumer(Port):
     """A member; whatever it commits must have been its to commit, and it begins where that ended.
 
@@ -170,12 +176,6 @@ class SimConsumer(Port):
         super().__init__(process, "consumer", inner)
         self._report, self._inputs, self._broker = watch.report, watch.inputs, watch.broker
         self._ends: dict[TopicPartition, int] = {}  # as last heard
-
-    @property
-    def is_current(self) -> bool:
-        """Tell whether this is a member of the current generation."""
-        inner, group = self._inner, self._inner._group
-        return inner._id in group.members and inner._generation == group.generation
 
     def poll(self, rows_max: int, timeout_ms: int) -> list[Fetched]:
         found: list[Fetched] = self._process.call("consumer.poll", self._poll, rows_max, timeout_ms)
@@ -205,7 +205,7 @@ class SimConsumer(Port):
     def _assign(self, positions: Mapping[TopicPartition, int]) -> None:
         self._inner.assign(positions)
         self._ends.clear()
-        if self.is_current:
+        if is_current(self._inner):
             self._inputs.begin(self._process.name, positions)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
@@ -218,7 +218,7 @@ class SimConsumer(Port):
             inner.commit(offsets, timeout_ms)
         finally:
             applied = any(group.offsets.get(tp) is at for tp, at in offsets.items())
-            if applied and not self.is_current:
+            if applied and not is_current(inner):
                 self._report(
                     f"{self._process.name} committed in generation {group.generation} as a member "
                     f"of {inner._generation}"

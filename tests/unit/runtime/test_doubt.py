@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.unit.runtime.simulated import START_MS, Cluster, word_count
+from tests.unit.runtime.test_idle import leave_one_unread
 
 from streamcore.model import Fetched, TopicPartition
 from streamcore.testing.consumer import MemoryConsumer
@@ -47,17 +48,7 @@ def test_what_an_outage_kept_unread_is_not_idle_when_its_leader_comes_back_last(
     late = False
     hear_only(monkeypatch, cluster, lambda at: not (late and at.topic == "words"))
     worker = cluster.worker(topology=word_count(final=True), task={"idle_after_ms": idle_after_ms})
-    cluster.feed(["a", "b"], FIRST_MS)
-    cluster.settle(worker)
-    for word in (b"end", b"ending"):  # the one is committed in its turn, the other not yet
-        cluster.broker.write("words", None, word, FIRST_MS + 50_000, 0)
-        cluster.run(worker, turns=1, step_ms=0)
-    cluster.broker.away = True
-    began_ms = cluster.clock.now_ms()
-    cluster.broker.write("words", None, b"unread", FIRST_MS + 1, 1)  # by one who is nearer
-    while cluster.clock.now_ms() < began_ms + 2 * idle_after_ms:
-        cluster.run(worker, turns=1)
-    assert worker.metrics.value("streamcore_commits_failed_total") > 1
+    leave_one_unread(cluster, worker, FIRST_MS, idle_after_ms)
     cluster.broker.away, late = False, True
     cluster.run(worker, turns=60)  # the waits between tries are 5 s at most
     assert not worker._recovery.backoff.failing, "commits have not come back"

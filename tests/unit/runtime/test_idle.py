@@ -10,6 +10,7 @@ from tests.unit.runtime.simulated import REPARTITION, START_MS, Cluster, word_co
 from streamcore.errors import RetriableError
 from streamcore.model import Fetched, Send, TopicPartition
 from streamcore.operators.marker import read_marker
+from streamcore.runtime.worker import Worker
 from streamcore.testing.consumer import MemoryConsumer
 from streamcore.testing.producer import MemoryProducer
 
@@ -44,13 +45,8 @@ def no_words_come(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-def test_a_partition_that_an_outage_kept_unread_is_not_idle_when_commits_come_back_first(
-    guarantee: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first_ms, idle_after_ms = START_MS - 100_000, 20_000
-    cluster = Cluster(partitions=2, guarantee=guarantee)
-    worker = cluster.worker(topology=word_count(final=True), task={"idle_after_ms": idle_after_ms})
+def leave_one_unread(cluster: Cluster, worker: Worker, first_ms: int, idle_after_ms: int) -> None:
+    """Let the broker go away for longer than that, with a word in partition 1 that nobody read."""
     cluster.feed(["a", "b"], first_ms)
     cluster.settle(worker)
     for word in (b"end", b"ending"):  # the one is committed in its turn, the other not yet
@@ -62,6 +58,16 @@ def test_a_partition_that_an_outage_kept_unread_is_not_idle_when_commits_come_ba
     while cluster.clock.now_ms() < began_ms + 2 * idle_after_ms:
         cluster.run(worker, turns=1)
     assert worker.metrics.value("streamcore_commits_failed_total") > 1
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_a_partition_that_an_outage_kept_unread_is_not_idle_when_commits_come_back_first(
+    guarantee: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_ms, idle_after_ms = START_MS - 100_000, 20_000
+    cluster = Cluster(partitions=2, guarantee=guarantee)
+    worker = cluster.worker(topology=word_count(final=True), task={"idle_after_ms": idle_after_ms})
+    leave_one_unread(cluster, worker, first_ms, idle_after_ms)
     cluster.broker.away = False
     with no_words_come(monkeypatch):
         cluster.run(worker, turns=60)  # the waits between tries are 5 s at most

@@ -16,6 +16,7 @@ from streamcore.errors import (
 )
 from streamcore.model import TaskId, TopicPartition
 from streamcore.runtime.backoff import Backoff
+from streamcore.runtime.worker import Worker
 from streamcore.state.memory import MemoryEngine
 from streamcore.testing.broker import MemoryStateDir
 
@@ -28,17 +29,23 @@ REFUSALS: dict[str, StreamsError] = {
 COMMITS = {"at_least_once": "consumer.commit", "exactly_once_v2": "producer.commit_transaction"}
 
 
-@pytest.mark.parametrize("in_callback", [False, True])
-@pytest.mark.parametrize("guarantee", COMMITS)
-def test_a_stop_says_that_a_rebalance_took_away_what_it_could_not_commit(
-    guarantee: str, *, in_callback: bool
-) -> None:
+def about_to_be_revoked(guarantee: str) -> tuple[Cluster, Worker, Worker]:
+    """Return a worker with uncommitted rows whose next poll revokes, for the other one has come."""
     cluster = Cluster(partitions=1, guarantee=guarantee)
     one = cluster.worker("one", commit_interval_ms=1_000_000)
     cluster.feed(["to", "be"], OLD_MS)
     cluster.run(one, turns=6, step_ms=10)
     two = cluster.worker("two", warmup_max_ms=0)
-    two.turn(cluster.clock.now_ms())  # so that the next poll of ``one`` revokes
+    two.turn(cluster.clock.now_ms())
+    return cluster, one, two
+
+
+@pytest.mark.parametrize("in_callback", [False, True])
+@pytest.mark.parametrize("guarantee", COMMITS)
+def test_a_stop_says_that_a_rebalance_took_away_what_it_could_not_commit(
+    guarantee: str, *, in_callback: bool
+) -> None:
+    cluster, one, two = about_to_be_revoked(guarantee)
     faults = cluster.broker.faults
     if in_callback:  # the callback comes up inside the last commit and has to end it
         faults.next("producer.flush", False)
@@ -75,24 +82,14 @@ def test_a_second_rebalance_inside_a_stop_makes_nothing_good() -> None:
 
 
 def test_a_stop_whose_commit_a_rebalance_has_ended_well_is_clean() -> None:
-    cluster = Cluster(partitions=1)
-    one = cluster.worker("one", commit_interval_ms=1_000_000)
-    cluster.feed(["to", "be"], OLD_MS)
-    cluster.run(one, turns=6, step_ms=10)
-    two = cluster.worker("two", warmup_max_ms=0)
-    two.turn(cluster.clock.now_ms())
+    cluster, one, _two = about_to_be_revoked("at_least_once")
     cluster.broker.faults.next("producer.flush", False)
     assert one.stop(cluster.clock.now_ms())
     assert cluster.broker.group(NAMES.group).offsets[WORDS].offset == 2
 
 
 def test_a_commit_that_a_callback_gave_up_is_not_called_done() -> None:
-    cluster = Cluster(partitions=1)
-    one = cluster.worker("one", commit_interval_ms=1_000_000)
-    cluster.feed(["to", "be"], OLD_MS)
-    cluster.run(one, turns=6, step_ms=10)
-    two = cluster.worker("two", warmup_max_ms=0)
-    two.turn(cluster.clock.now_ms())
+    cluster, one, _two = about_to_be_revoked("at_least_once")
     cluster.broker.faults.next("producer.flush", False)  # so that the commit waits, and polls
     cluster.broker.faults.next("consumer.commit", RetriableError("no answer"))
     assert not one._commit(cluster.clock.now_ms())

@@ -27,6 +27,7 @@ from streamcore.runtime.lifecycle import WorkerState
 from streamcore.runtime.worker import create_worker
 
 OLD_MS = START_MS - 100_000
+NO_DATABASE = ValueError("no database")
 GUARANTEES = ("at_least_once", "exactly_once_v2")
 PLACES = ("map", "process", "timer", "behind the count", "init")
 
@@ -191,36 +192,6 @@ def test_an_init_that_wants_another_try_stops_no_other_task() -> None:
     assert sent == {b"to", b"or", b"not"}
 
 
-@pytest.mark.parametrize("how", ["constructor", "close with another try"])
-def test_what_a_constructor_raises_is_named_and_a_close_may_ask_for_nothing(how: str) -> None:
-    class Failing(Processor):
-        def __init__(self) -> None:
-            if how == "constructor":
-                raise ValueError("no database")
-
-        def init(self, context: ProcessorContext) -> None:
-            self._context = context
-
-        def process(self, key: Any, value: Any) -> None:
-            self._context.forward(key, value)
-
-        def close(self) -> None:
-            raise RetriableError("the service of somebody else is away")
-
-    cluster = Cluster(partitions=2)
-    worker = cluster.worker(topology=passing_through(Failing))
-    if how == "constructor":
-        with pytest.raises(UserCodeError, match="in a processor's constructor: ValueError"):
-            cluster.run(worker)
-        assert worker.state is WorkerState.ERROR
-        worker.close()
-    else:
-        cluster.feed(["to", "be"], OLD_MS)
-        cluster.run(worker)
-        assert worker.stop(cluster.clock.now_ms())
-        assert worker.state is WorkerState.NOT_RUNNING
-
-
 def test_a_state_listener_that_fails_keeps_nobody_from_the_last_commit() -> None:
     def listen(_before: WorkerState, after: WorkerState) -> None:
         if after is WorkerState.PENDING_SHUTDOWN:
@@ -237,8 +208,13 @@ def test_a_state_listener_that_fails_keeps_nobody_from_the_last_commit() -> None
     assert "a state listener failed" in {entry["event"] for entry in logs}
 
 
-def failing(place: str) -> type[Processor]:
+def failing(place: str, error: Exception = NO_DATABASE) -> type[Processor]:
+    """Return a processor that raises this there, and passes everything on."""
+
     class Failing(Processor):
+        def __init__(self) -> None:
+            self._fail("constructor")
+
         def init(self, context: ProcessorContext) -> None:
             self._context = context
             self._fail("init")
@@ -251,7 +227,7 @@ def failing(place: str) -> type[Processor]:
 
         def _fail(self, at: str) -> None:
             if at == place:
-                raise ValueError("no database")
+                raise error
 
     return Failing
 
@@ -263,15 +239,26 @@ def passing_through(processor: type[Processor]) -> Topology:
     return builder.build()
 
 
-def test_an_init_that_fails_ends_the_worker_with_the_task_and_the_place() -> None:
+@pytest.mark.parametrize("place", ["constructor", "init"])
+def test_a_beginning_that_fails_ends_the_worker_with_the_task_and_the_place(place: str) -> None:
     cluster = Cluster(partitions=1)
-    worker = cluster.worker(topology=passing_through(failing("init")))
+    worker = cluster.worker(topology=passing_through(failing(place)))
     with pytest.raises(
-        UserCodeError, match=r"task 0_0: .* in a processor's init: ValueError: no database"
+        UserCodeError, match=rf"task 0_0: .* in a processor's {place}: ValueError: no database"
     ):
         cluster.run(worker)
     assert worker.state is WorkerState.ERROR
     worker.close()
+
+
+def test_a_close_that_wants_another_try_gets_none() -> None:
+    error = RetriableError("the service of somebody else is away")
+    cluster = Cluster(partitions=2)
+    worker = cluster.worker(topology=passing_through(failing("close", error)))
+    cluster.feed(["to", "be"], OLD_MS)
+    cluster.run(worker)
+    assert worker.stop(cluster.clock.now_ms())
+    assert worker.state is WorkerState.NOT_RUNNING
 
 
 def test_a_close_that_fails_is_told_and_keeps_nobody_from_taking_over() -> None:
